@@ -1,0 +1,9 @@
+// Everything that an emitted kernel uses.
+#pragma once
+
+#include "columns.cuh"
+#include "math.cuh"
+#include "reduce.cuh"
+#include "tile.cuh"
+#include "types.cuh"
+#include "vector.cuh"

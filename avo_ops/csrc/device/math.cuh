@@ -1,0 +1,186 @@
+// Elementary functions on float and double for device code, by the names that generated kernels use.
+//
+// Float functions are built on the special-function unit, with the argument reduced by fma so that its rounding does
+// not grow with |x|. Compile with --fmad=false: every fma is spelled. Bounds in ulp, exhaustive over floats or a dense
+// part of them, with exactly rounded ex2, rcp and rsqrt (tests/test_math.py holds the host twin to them); the
+// documented error of the approximate instructions (ex2 2 ulp, rcp 1 ulp, rsqrt 2 ulp) comes on top where it says so:
+//   exp, exp_neg_sq 1 (+ ex2)   sigmoid 2 (+ ex2 + rcp)   tanh 2 (+ half of ex2 + rcp)   rsqrt 1 (+ nothing: refined)
+//   erfc 4 (+ ex2 + rcp)        recip, sqrt, division: correctly rounded    others: CUDA's own (1 to 2)
+// Results of exp, exp_neg_sq, sigmoid and erfc below FLT_MIN are flushed to zero; else denormals are kept.
+// Double functions are CUDA's own. With AVO_EMULATOR defined the same source compiles for the host.
+#pragma once
+
+#include "../common/polynomials.h"
+
+#ifdef AVO_EMULATOR
+#include <cmath>
+#define AVO_MATH static inline
+#else
+#define AVO_MATH __device__ __forceinline__
+#endif
+
+// ---- single instructions ------------------------------------------------------------------------------------
+
+#ifdef AVO_EMULATOR
+AVO_MATH float avo_flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+AVO_MATH float avo_ex2(float x) { return avo_flush(float(std::exp2(double(avo_flush(x))))); }
+AVO_MATH float avo_rcp(float x) { return avo_flush(1.0f / avo_flush(x)); }
+AVO_MATH float avo_rsqrt(float x) { return float(1.0 / std::sqrt(double(x))); }
+AVO_MATH float avo_max_nan(float a, float b) { return a > b || a != a ? a : b; }
+AVO_MATH float avo_min_nan(float a, float b) { return a < b || a != a ? a : b; }
+#else
+// 2^x; denormal arguments and results are zero.
+AVO_MATH float avo_ex2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1 / x; denormal arguments and results are zero.
+AVO_MATH float avo_rcp(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1 / sqrt(x), denormal arguments included.
+AVO_MATH float avo_rsqrt(float x) {
+  float y;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+AVO_MATH float avo_max_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+AVO_MATH float avo_min_nan(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+#endif
+
+// ---- comparisons and selection ------------------------------------------------------------------------------
+
+AVO_MATH bool m_and(bool a, bool b) { return a && b; }
+AVO_MATH bool m_or(bool a, bool b) { return a || b; }
+AVO_MATH bool m_not(bool a) { return !a; }
+AVO_MATH float m_max(float a, float b) { return avo_max_nan(a, b); }
+AVO_MATH float m_min(float a, float b) { return avo_min_nan(a, b); }
+AVO_MATH double m_max(double a, double b) { return a > b || a != a ? a : b; }
+AVO_MATH double m_min(double a, double b) { return a < b || a != a ? a : b; }
+
+#define AVO_BOTH_TYPES(declare) declare(float) declare(double)
+#define AVO_SELECTION(T)                                                                                     \
+  AVO_MATH bool m_lt(T a, T b) { return a < b; }                                                             \
+  AVO_MATH bool m_le(T a, T b) { return a <= b; }                                                            \
+  AVO_MATH bool m_gt(T a, T b) { return a > b; }                                                             \
+  AVO_MATH bool m_ge(T a, T b) { return a >= b; }                                                            \
+  AVO_MATH bool m_eq(T a, T b) { return a == b; }                                                            \
+  AVO_MATH bool m_ne(T a, T b) { return a != b; }                                                            \
+  AVO_MATH T m_where(bool mask, T a, T b) { return mask ? a : b; }                                           \
+  AVO_MATH T m_neg(T x) { return -x; }                                                                       \
+  AVO_MATH T m_sign(T x) { return T(x > T(0)) - T(x < T(0)); } /* 0 for NaN, as torch.sign */                \
+  AVO_MATH T m_recip(T x) { return T(1) / x; }
+AVO_BOTH_TYPES(AVO_SELECTION)
+#undef AVO_SELECTION
+#undef AVO_BOTH_TYPES
+
+// ---- functions of CUDA's own --------------------------------------------------------------------------------
+
+AVO_MATH float m_fma(float a, float b, float c) { return fmaf(a, b, c); }
+AVO_MATH double m_fma(double a, double b, double c) { return fma(a, b, c); }
+
+#define AVO_LIBRARY(name, single, twice)                                                                     \
+  AVO_MATH float m_##name(float x) { return single(x); }                                                     \
+  AVO_MATH double m_##name(double x) { return twice(x); }
+AVO_LIBRARY(abs, fabsf, fabs)
+AVO_LIBRARY(floor, floorf, floor)
+AVO_LIBRARY(sqrt, sqrtf, sqrt)
+AVO_LIBRARY(expm1, expm1f, expm1)
+AVO_LIBRARY(log, logf, log)
+AVO_LIBRARY(log1p, log1pf, log1p)
+AVO_LIBRARY(sin, sinf, sin)
+AVO_LIBRARY(cos, cosf, cos)
+AVO_LIBRARY(erf, erff, erf)
+#undef AVO_LIBRARY
+AVO_MATH float m_pow(float a, float b) { return powf(a, b); }
+AVO_MATH double m_pow(double a, double b) { return pow(a, b); }
+
+// ---- exp and its kin, float ---------------------------------------------------------------------------------
+
+// Horner's rule, highest power first.
+AVO_MATH float avo_horner_step(float, float value) { return value; }
+template <class... More> AVO_MATH float avo_horner_step(float x, float value, float next, More... more) {
+  return avo_horner_step(x, fmaf(value, x, next), more...);
+}
+template <class... More> AVO_MATH float avo_horner(float x, float first, More... more) {
+  return avo_horner_step(x, first, more...);
+}
+
+// log2(e) in two parts.
+#define AVO_LOG2E 1.44269502f
+#define AVO_LOG2E_LOW 1.92596300e-8f
+#define AVO_LN2 0.693147182f
+
+// exp(x) = 2^b exp(c), b = x log2(e) rounded, c what the rounding lost (tiny: exp(c) = 1 + c). The upper bound is the
+// first float whose exp overflows: c > 0 there, so that inf + inf c is inf; the lower one keeps inf - inf out of c.
+AVO_MATH float m_exp(float x) {
+  x = avo_max_nan(avo_min_nan(x, 88.7228394f), -104.0f);
+  const float b = x * AVO_LOG2E;
+  const float c = fmaf(x, AVO_LOG2E_LOW, fmaf(x, AVO_LOG2E, -b)) * AVO_LN2;
+  const float e = avo_ex2(b);
+  return fmaf(e, c, e);
+}
+
+// exp(-z^2): the same, with what z * z rounded off in c as well.
+AVO_MATH float m_exp_neg_sq(float z) {
+  z = avo_min_nan(fabsf(z), 10.25f);  // exp(-10.25^2) < 2^-150
+  const float square = z * z;
+  const float lost = fmaf(square, AVO_LOG2E_LOW * AVO_LN2, fmaf(z, z, -square));
+  const float b = square * AVO_LOG2E;
+  const float c = fmaf(fmaf(square, AVO_LOG2E, -b), -AVO_LN2, -lost);
+  const float e = avo_ex2(-b);
+  return fmaf(e, c, e);
+}
+
+// 1 / (1 + exp(-x)).
+AVO_MATH float m_sigmoid(float x) { return avo_rcp(1.0f + m_exp(-x)); }
+
+// Near 0 a polynomial; else 1 - 2 / (exp(2 |x|) + 1), where the error of exp shrinks and needs no correction.
+AVO_MATH float m_tanh(float x) {
+  const float square = x * x;
+  const float near = fmaf(x, square * avo_horner(square, AVO_POLYNOMIAL_TANH_F32), x);
+  const float e = avo_ex2(fabsf(x) * (2.0f * AVO_LOG2E));
+  const float far = fmaf(-2.0f, avo_rcp(1.0f + e), 1.0f);
+  return copysignf(fabsf(x) < 0.625f ? near : far, x);
+}
+
+// One Newton step on the approximation y: y + y h, h = (1 - x y^2) / 2. At 0 and infinity y is exact and h is NaN.
+AVO_MATH float m_rsqrt(float x) {
+  const float y = avo_rsqrt(x);
+  const float h = fmaf(-(x * y), y, 1.0f) * 0.5f;
+  return h == h ? fmaf(y, h, y) : y;
+}
+
+// erfc(z) = exp(-z^2) k P(k), k = 1 / (1 + s |z|), and 2 minus that on the negative side; e = m_exp_neg_sq(z).
+AVO_MATH float m_erfc(float z, float e) {
+  const float k = avo_rcp(fmaf(AVO_ERFC_SCALE, fabsf(z), 1.0f));
+  const float q = e * (k * avo_horner(k, AVO_POLYNOMIAL_ERFC_F32));
+  return z < 0.0f ? 2.0f - q : q;
+}
+
+// ---- and double ---------------------------------------------------------------------------------------------
+
+AVO_MATH double m_exp(double x) { return exp(x); }
+AVO_MATH double m_exp_neg_sq(double z) {
+  z = fabs(z) > 27.5 ? 27.5 : z;  // exp(-27.5^2) rounds to zero
+  const double square = z * z, e = exp(-square);
+  return fma(-e, fma(z, z, -square), e);
+}
+AVO_MATH double m_sigmoid(double x) {
+  const double e = exp(-fabs(x)), upper = 1.0 / (1.0 + e);
+  return x < 0.0 ? e * upper : upper;
+}
+AVO_MATH double m_tanh(double x) { return tanh(x); }
+AVO_MATH double m_rsqrt(double x) { return 1.0 / sqrt(x); }
+AVO_MATH double m_erfc(double z, double) { return erfc(z); }

@@ -1,0 +1,57 @@
+// Reductions over the T threads of a row, in a tree that T alone fixes; every thread gets the result.
+#pragma once
+
+#include "math.cuh"
+#include "types.cuh"
+
+namespace avo {
+
+struct Sum {
+  template <class C> AVO_INLINE static C apply(C a, C b) { return a + b; }
+};
+struct Max {
+  template <class C> AVO_INLINE static C apply(C a, C b) { return m_max(a, b); }
+};
+struct Min {
+  template <class C> AVO_INLINE static C apply(C a, C b) { return m_min(a, b); }
+};
+
+// Shared memory for the reductions of rows that span several warps. Two buffers take turns, so that one barrier a
+// reduction is enough: a thread writes a buffer again only after the barrier of the reduction in between.
+template <class C, int kBlock, int T, int kMost> struct RowScratch {
+  static constexpr int kWarps = T > 32 ? kBlock / 32 : 1;
+  C value[2][kMost][kWarps];
+};
+
+template <int kWidth, class Op, class C> AVO_INLINE C butterfly(C v) {
+#pragma unroll
+  for (int offset = kWidth / 2; offset > 0; offset /= 2) v = Op::apply(v, __shfl_xor_sync(0xffffffffu, v, offset));
+  return v;
+}
+
+// Reduce several values of each row at once.
+template <class Op, int T, int kBlock, int kMost, class C, class... Values>
+AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost>& scratch, int& turn, Values&... values) {
+  constexpr int kValues = int(sizeof...(Values));
+  C v[kValues] = {values...};
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) v[k] = butterfly<(T < 32 ? T : 32), Op>(v[k]);
+  if constexpr (T > 32) {
+    constexpr int kRowWarps = T / 32;
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    if (lane == 0) {
+#pragma unroll
+      for (int k = 0; k < kValues; ++k) scratch.value[turn][k][warp] = v[k];
+    }
+    __syncthreads();
+    const int first = warp / kRowWarps * kRowWarps;
+#pragma unroll
+    for (int k = 0; k < kValues; ++k)
+      v[k] = butterfly<kRowWarps, Op>(scratch.value[turn][k][first + lane % kRowWarps]);
+    turn ^= 1;
+  }
+  int k = 0;
+  ((values = v[k++]), ...);
+}
+
+} // namespace avo

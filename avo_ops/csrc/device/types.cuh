@@ -1,0 +1,84 @@
+// Element types and their conversions. Everything here works under NVRTC without any header, and on the host (AVO_EMULATOR).
+#pragma once
+
+#ifdef AVO_EMULATOR
+#include "../emulator/cuda.h"
+#else
+using int32_t = int;
+using uint32_t = unsigned int;
+using uint16_t = unsigned short;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+#endif
+
+#define AVO_INLINE __device__ __forceinline__
+
+namespace avo {
+
+using f32 = float;
+using f64 = double;
+// The 16-bit types are storage only: all math is in float.
+struct f16 {
+  uint16_t bits;
+};
+struct bf16 {
+  uint16_t bits;
+};
+
+// The type of the math for an element type: float, or double for double.
+template <class X> struct Compute {
+  using type = float;
+};
+template <> struct Compute<double> {
+  using type = double;
+};
+template <class X> using compute_t = typename Compute<X>::type;
+
+AVO_INLINE uint32_t as_bits(float v) { return __float_as_uint(v); }
+AVO_INLINE float as_float(uint32_t v) { return __uint_as_float(v); }
+
+#ifdef AVO_EMULATOR
+AVO_INLINE float half_to_float(uint16_t h) { return emulator::half_to_float(h); }
+AVO_INLINE uint32_t pack_half(float lo, float hi) { return emulator::pack_half(lo, hi); }
+AVO_INLINE uint32_t pack_bfloat(float lo, float hi) { return emulator::pack_bfloat(lo, hi); }
+#else
+AVO_INLINE float half_to_float(uint16_t h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+// Two values rounded to nearest even and packed, `lo` in the low half.
+AVO_INLINE uint32_t pack_half(float lo, float hi) {
+  uint32_t r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+AVO_INLINE uint32_t pack_bfloat(float lo, float hi) {
+  uint32_t r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+#endif
+
+AVO_INLINE float widen(float v) { return v; }
+AVO_INLINE double widen(double v) { return v; }
+AVO_INLINE float widen(f16 v) { return half_to_float(v.bits); }
+AVO_INLINE float widen(bf16 v) { return as_float(uint32_t(v.bits) << 16); }
+
+// Round to the element type, to nearest even.
+template <class X> AVO_INLINE X narrow(compute_t<X> v);
+template <> AVO_INLINE float narrow<float>(float v) { return v; }
+template <> AVO_INLINE double narrow<double>(double v) { return v; }
+template <> AVO_INLINE f16 narrow<f16>(float v) { return f16{uint16_t(pack_half(v, 0.f))}; }
+template <> AVO_INLINE bf16 narrow<bf16>(float v) { return bf16{uint16_t(pack_bfloat(v, 0.f))}; }
+
+// Values that have no literal.
+template <class C> AVO_INLINE C lowest();
+template <> AVO_INLINE float lowest<float>() { return as_float(0xff800000u); }
+template <> AVO_INLINE double lowest<double>() { return __hiloint2double(int(0xfff00000), 0); }
+template <class C> AVO_INLINE C highest() { return -lowest<C>(); }
+template <class C> AVO_INLINE C quiet_nan();
+template <> AVO_INLINE float quiet_nan<float>() { return as_float(0x7fc00000u); }
+template <> AVO_INLINE double quiet_nan<double>() { return __hiloint2double(0x7ff80000, 0); }
+
+} // namespace avo

@@ -1,0 +1,119 @@
+// V consecutive elements in registers, moved 16 bytes at a time where the address allows.
+#pragma once
+
+#include "types.cuh"
+
+namespace avo {
+
+// Move the bytes at `offset` (0 to 15, a multiple of kUnit) of the words to the front.
+template <int kUnit, int kWords> AVO_INLINE void shift_bytes(uint32_t (&w)[kWords], uint32_t offset) {
+  if constexpr (kUnit <= 8) {
+#pragma unroll
+    for (int i = 0; i + 2 < kWords; ++i) w[i] = offset & 8 ? w[i + 2] : w[i];
+  }
+  if constexpr (kUnit <= 4) {
+#pragma unroll
+    for (int i = 0; i + 1 < kWords; ++i) w[i] = offset & 4 ? w[i + 1] : w[i];
+  }
+  if constexpr (kUnit <= 2) {
+#pragma unroll
+    for (int i = 0; i + 1 < kWords; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], offset % 4 * 8);
+  }
+}
+
+#ifdef AVO_EMULATOR
+AVO_INLINE uint4 load_chunk(const uint4* p) { return emulator::load_chunk(p); }
+#else
+AVO_INLINE uint4 load_chunk(const uint4* p) { return *p; }
+#endif
+
+template <class X, int V> struct Vec {
+  static constexpr int kWords = V * int(sizeof(X)) / 4;
+  static_assert(V * sizeof(X) % 16 == 0, "a logical vector is a whole number of 16-byte accesses");
+  uint32_t w[kWords];
+
+  // Element j; j must be a compile-time constant after unrolling, or the vector goes to local memory.
+  AVO_INLINE compute_t<X> operator[](int j) const {
+    if constexpr (sizeof(X) == 8) {
+      return __hiloint2double(int(w[2 * j + 1]), int(w[2 * j]));
+    } else if constexpr (sizeof(X) == 4) {
+      return as_float(w[j]);
+    } else {
+      const uint32_t pair = w[j / 2];
+      if constexpr (is_bfloat) return as_float(j % 2 ? pair & 0xffff0000u : pair << 16);
+      return half_to_float(uint16_t(j % 2 ? pair >> 16 : pair));
+    }
+  }
+
+  // All elements from values of the compute type, each rounded to nearest even.
+  AVO_INLINE void pack(const compute_t<X> (&v)[V]) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (sizeof(X) == 8) {
+        w[i] = uint32_t(i % 2 ? __double2hiint(v[i / 2]) : __double2loint(v[i / 2]));
+      } else if constexpr (sizeof(X) == 4) {
+        w[i] = as_bits(v[i]);
+      } else if constexpr (is_bfloat) {
+        w[i] = pack_bfloat(v[2 * i], v[2 * i + 1]);
+      } else {
+        w[i] = pack_half(v[2 * i], v[2 * i + 1]);
+      }
+    }
+  }
+
+  AVO_INLINE void clear() {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) w[i] = 0;
+  }
+
+  // Load the aligned 16-byte chunks, from the one at `chunk` on, that hold bytes before `end`.
+  AVO_INLINE void load_chunks(const uint4* chunk, int end) {
+#pragma unroll
+    for (int i = 0; i < kWords / 4; ++i) {
+      const uint4 q = i * 16 < end ? load_chunk(chunk + i) : make_uint4(0, 0, 0, 0);
+      w[4 * i] = q.x, w[4 * i + 1] = q.y, w[4 * i + 2] = q.z, w[4 * i + 3] = q.w;
+    }
+  }
+
+  // Bring the element at byte `offset` to the front; `next` is the chunk that follows.
+  AVO_INLINE void shift(uint4 next, uint32_t offset) {
+    uint32_t in[kWords + 4];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) in[i] = w[i];
+    in[kWords] = next.x, in[kWords + 1] = next.y, in[kWords + 2] = next.z, in[kWords + 3] = next.w;
+    shift_bytes<sizeof(X)>(in, offset);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) w[i] = in[i];
+  }
+
+  AVO_INLINE void store(X* p) const {
+#pragma unroll
+    for (int i = 0; i < kWords / 4; ++i)
+      reinterpret_cast<uint4*>(p)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+  }
+
+  // Store element j alone.
+  AVO_INLINE void store_one(X* p, int j) const {
+    if constexpr (sizeof(X) == 8) {
+      p[j] = __hiloint2double(int(w[2 * j + 1]), int(w[2 * j]));
+    } else if constexpr (sizeof(X) == 4) {
+      p[j] = as_float(w[j]);
+    } else {
+      p[j].bits = uint16_t(j % 2 ? w[j / 2] >> 16 : w[j / 2]);
+    }
+  }
+
+private:
+  template <class A, class B> struct Same {
+    static constexpr bool value = false;
+  };
+  template <class A> struct Same<A, A> {
+    static constexpr bool value = true;
+  };
+  static constexpr bool is_bfloat = Same<X, bf16>::value;
+};
+
+// The number of elements of X in a logical vector of a kernel: 16 bytes of its row operands.
+template <class X> constexpr int kVector = 16 / int(sizeof(X));
+
+} // namespace avo

@@ -1,0 +1,108 @@
+"""The record that states one operator: its signature, its math and what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which dims of the primary tensor are the columns N of the (M, N) normal form; all others are rows M.
+
+    ``flat``: the operator is pointwise and knows no rows. ``last``: the last dim. ``trailing``: as many trailing
+    dims as the int list argument ``arg`` has entries. ``dim``: the one dim that the int argument ``arg`` names.
+    """
+
+    rule: str
+    arg: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule not in ("flat", "last", "trailing", "dim"):
+            raise ValueError(f"Columns: unknown rule {self.rule!r}")
+        if (self.arg is not None) != (self.rule in ("trailing", "dim")):
+            raise ValueError(f"Columns: rule {self.rule!r} {'needs' if self.arg is None else 'takes no'} an argument")
+
+
+FLAT = Columns("flat")
+LAST = Columns("last")
+
+
+def trailing(arg: str) -> Columns:
+    """The columns are the trailing dims counted by the int list argument ``arg``."""
+    return Columns("trailing", arg)
+
+
+def along(arg: str) -> Columns:
+    """The column dim is the one named by the int argument ``arg``."""
+    return Columns("dim", arg)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call for tests and documentation: arguments as shapes (tuples) for tensors, plain values otherwise."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """One operator, stated once.
+
+    Attributes:
+        name: name of the operator in ``torch.ops.avo``.
+        schema: its signature without the name, in the syntax of ``torch.library``.
+        definition: the math, as side-effect-free torch code with the schema's parameters. It sees float32 or float64
+            tensors (16-bit inputs are widened) of any shape that the schema allows; results are rounded once.
+        columns: the (M, N) normal form of a call.
+        formula: the formula, for documentation and as a comment in the generated code.
+        source: where the formula comes from.
+        spans: the span of each tensor argument that is not the shape of the first one: ``{"weight": "N"}``.
+        results: names of the results; a result has the dtype of the argument named in ``dtypes`` or of the first one.
+        dtypes: result name -> argument name, where it is not the first argument.
+        gradient: an own gradient where the derived one would be numerically poor or would keep more alive:
+            ``gradient(grads, args, results) -> {argument name: gradient}``, traced just as the definition is.
+        none_scalars: value of a ``float?`` argument that is None, as a function of the dtype of the math.
+        choices: the admissible values of each string argument.
+        twin: the torch function of the same signature, compared with in tests and benchmarks.
+        twin_is_exact: whether the twin also takes the same arguments in the same order.
+        widths: row widths N worth a specialised kernel, by direction ("forward", "backward"); earned by measurement.
+        samples: calls for the tests.
+    """
+
+    name: str
+    schema: str
+    definition: Callable[..., Any]
+    columns: Columns
+    formula: str
+    source: str
+    spans: dict[str, str] = field(default_factory=dict)
+    results: tuple[str, ...] = ("y",)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    gradient: Callable[..., dict[str, Tensor]] | None = None
+    none_scalars: dict[str, Callable[[torch.dtype], float]] = field(default_factory=dict)
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    twin: Callable[..., Any] | None = None
+    widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    samples: tuple[Sample, ...] = ()
+
+
+def columns_of(record: OpDef, shape: Sequence[int], arguments: dict[str, Any]) -> tuple[int, ...]:
+    """The (non-negative) column dims of a call whose primary tensor has ``shape``."""
+    rule, rank = record.columns, len(shape)
+    if rule.rule == "flat":
+        return ()
+    if rule.rule == "last":
+        return (rank - 1,) if rank else ()
+    assert rule.arg is not None
+    if rule.rule == "trailing":
+        count = len(arguments[rule.arg])
+        return tuple(range(rank - count, rank))
+    dim = int(arguments[rule.arg])
+    return (dim % rank,) if rank else ()

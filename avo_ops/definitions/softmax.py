@@ -1,0 +1,38 @@
+"""Softmax over one dim."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from .record import OpDef, Sample, Tensor, along
+
+
+def softmax(x: Tensor, dim: int) -> Tensor:
+    # The maximum only shifts the exponent: the result does not depend on it, so neither does the gradient.
+    shifted = torch.exp(x - x.amax(dim, keepdim=True).detach())
+    return shifted / shifted.sum(dim, keepdim=True)
+
+
+def softmax_gradient(
+    grads: dict[str, Tensor], args: dict[str, object], results: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    # In terms of the result alone, so that the input need not be kept alive.
+    grad, y, dim = grads["y"], results["y"], args["dim"]
+    assert isinstance(dim, int)
+    return {"x": y * (grad - (grad * y).sum(dim, keepdim=True))}
+
+
+SOFTMAX = OpDef(
+    name="softmax",
+    schema="(Tensor x, int dim) -> Tensor",
+    definition=softmax,
+    columns=along("dim"),
+    formula="exp(x - max(x)) / sum(exp(x - max(x)))",
+    source="Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted form)",
+    gradient=softmax_gradient,
+    twin=F.softmax,
+    samples=(Sample(((6, 40), -1)), Sample(((2, 5, 7), 1)), Sample(((3, 4, 5), 0))),
+)
+
+CATALOGUE = (SOFTMAX,)

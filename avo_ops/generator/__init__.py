@@ -1,0 +1,1 @@
+"""From a definition to kernels: trace, derive, simplify, plan, schedule, emit, compile."""

@@ -1,0 +1,299 @@
+"""C++ kernels for the CPU: one function template a case, compiled once for each instruction set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..definitions.record import OpDef
+from .ir import Node, Span
+from .plan import Case
+from .render import Body, Names, formula_comment, row_level
+from .simplify import phase_of
+from .trace import TraceError
+
+# Columns that a pointwise kernel treats at a time: two or three float rows of it stay in the first-level cache.
+BLOCK = 2048
+
+
+@dataclass(frozen=True)
+class CpuKernel:
+    """One emitted function and what the runtime must know to call it."""
+
+    symbol: str
+    text: str
+    description: dict[str, Any]
+
+
+def emit(record: OpDef, case: Case) -> CpuKernel | None:
+    """The kernel of one case, or None where nothing is computed."""
+    return _Kernel(record, case).kernel() if case.graph.results else None
+
+
+class _Kernel:
+    def __init__(self, record: OpDef, case: Case) -> None:
+        self.record, self.case = record, case
+        self.nodes = case.graph.nodes()
+        self.phase = phase_of(self.nodes)
+        self.last = max(self.phase.values(), default=0)
+        self.by_row = self.last > 0
+        loads = [n for n in self.nodes if n.op == "load"]
+        self.row_loads = [n for n in loads if n.span == Span.BOTH]
+        self.column_loads = [n for n in loads if n.span == Span.COLS]
+        self.statistics = [n for n in loads if n.span == Span.ROWS]
+        self.scalars = [n for n in self.nodes if n.op == "scalar"]
+        results = case.graph.results
+        self.sums = {name: v for name, v in results.items() if v.is_reduction and v.attr == Span.ROWS}
+        others = {name: v for name, v in results.items() if name not in self.sums}
+        self.row_stores = {name: v for name, v in others.items() if self.by_row and v.span == Span.ROWS}
+        self.stores = {name: v for name, v in others.items() if name not in self.row_stores}
+        inside = {n.index for n in self.nodes if n.is_reduction and n.attr == Span.ROWS}
+        if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):
+            raise TraceError(f"{case.name}: only a plain sum over the rows can be a result")
+        # Inputs, then results other than sums; sums go through the partials.
+        self.operands = [n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics)]
+        self.operands += [*self.stores, *self.row_stores]
+        self.buffers = len(self.row_loads) + len(self.column_loads) + len(self.stores)
+        self.names = Names({f"{o}_row" for o in self.operands} | {f"{s}_sum" for s in self.sums})
+        for n in [*loads, *self.scalars]:
+            self.names.reserve(n.attr)
+
+    def kernel(self) -> CpuKernel:
+        description = {
+            "symbol": self.case.name,
+            "class": "row" if self.by_row else "pointwise",
+            "operands": self.operands,
+            "scalars": [n.attr for n in self.scalars],
+            "sums": list(self.sums),
+            "buffers": self.buffers,
+        }
+        return CpuKernel(self.case.name, "\n".join(self._text()), description)
+
+    def _text(self) -> list[str]:
+        columns = "int64_t, int64_t" if self.by_row else "int64_t col_begin, int64_t col_end"
+        chunk = "int64_t chunk" if self.sums else "int64_t"
+        scratch = "void* scratch" if self.buffers else "void*"
+        out = [
+            *formula_comment(self.record.formula, self.record.source),
+            "template <class C>",
+            f"static void {self.case.name}(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, {columns},",
+            f"    {chunk}, {scratch}) {{",
+            "  using V = Vec<C>;",
+        ]
+        uses_size = {n.attr for n in self.nodes if n.op == "size"}
+        if self.by_row or Span.COLS in uses_size:
+            out.append("  const int64_t N = a->N;")
+        if Span.ROWS in uses_size:
+            out.append("  const int64_t M = a->M;")
+        out += [f"  const C {n.attr} = C(a->scalars[{i}]);" for i, n in enumerate(self.scalars)]
+        known = {n.index: str(n.attr) for n in [*self.statistics, *self.scalars]}
+        known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
+        named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
+        if self.by_row:
+            out += self._column_rows("  ", "0", "N")
+            out += self._partials("  ", "0", "N")
+            out.append("  for (int64_t row = row_begin; row < row_end; ++row) {")
+            out += self._open("    ", "0", "N", "N")
+            out += self._row_values(named.get(0, []), known)
+            for k in range(1, self.last + 1):
+                out += self._reduce(k, known)
+                out += self._row_values(named.get(k, []), known)
+            out += self._results(known, "N")
+            out += self._close("    ", "0", "N")
+            out.append("  }")
+        else:
+            out += [
+                f"  for (int64_t c0 = col_begin; c0 < col_end; c0 += {BLOCK}) {{",
+                f"    const int64_t n = col_end - c0 < {BLOCK} ? col_end - c0 : {BLOCK};",
+            ]
+            out += self._column_rows("    ", "c0", "n")
+            out += self._partials("    ", "c0", "n")
+            out.append("    for (int64_t row = row_begin; row < row_end; ++row) {")
+            inner = self._open("    ", "c0", "n", str(BLOCK))
+            inner += self._row_values(named.get(0, []), known)
+            inner += self._results(known, "n")
+            inner += self._close("    ", "c0", "n")
+            out += [f"  {line}" if line else line for line in inner]
+            out += ["    }", "  }"]
+        return [*out, "}", ""]
+
+    def _operand(self, name: str) -> int:
+        return self.operands.index(name)
+
+    def _buffer(self, name: str, size: str) -> str:
+        order = [n.attr for n in (*self.row_loads, *self.column_loads)] + list(self.stores)
+        return f"scratch_buffer<C>(scratch, {order.index(name)}, {size})"
+
+    def _column_rows(self, indent: str, c0: str, n: str) -> list[str]:
+        size = "N" if self.by_row else str(BLOCK)
+        return [
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, {c0}, {n}, {self._buffer(x.attr, size)});"
+            for x in self.column_loads
+        ]
+
+    def _partials(self, indent: str, c0: str, n: str) -> list[str]:
+        out = []
+        for k, name in enumerate(self.sums):
+            begin, end = (c0, n) if self.by_row else ("c0", "c0 + n")
+            shift = "" if self.by_row else " + c0"
+            out.append(f"{indent}zero_partial<C>(a, chunk, {len(self.sums)}, {k}, {begin}, {end});")
+            out.append(f"{indent}C* {name}_sum = partial_row<C>(a, chunk, {len(self.sums)}, {k}){shift};")
+        return out
+
+    def _open(self, indent: str, c0: str, n: str, size: str) -> list[str]:
+        out = [
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, row, {c0}, {n}, {self._buffer(x.attr, size)});"
+            for x in self.row_loads
+        ]
+        out += [
+            f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {self._buffer(name, size)});"
+            for name in self.stores
+        ]
+        out += [f"{indent}const C {x.attr} = load_stat<C>(a, {self._operand(x.attr)}, row);" for x in self.statistics]
+        return out
+
+    def _close(self, indent: str, c0: str, n: str) -> list[str]:
+        return [
+            f"{indent}close_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {name}_row);" for name in self.stores
+        ]
+
+    def _row_values(self, nodes: Sequence[Node], known: dict[int, str]) -> list[str]:
+        out = []
+        for node in nodes:
+            if node.index in known:
+                continue
+            name = self.names.of(node)
+            lines, (value,) = Body(self.names, known, "const C", element=False, keep={node.index}).emit([node])
+            out += [f"    {line}" for line in lines]
+            out.append(f"    const C {name} = {value};")
+            known[node.index] = name
+        return out
+
+    def _loads(self, roots: Sequence[Node], known: dict[int, str]) -> tuple[list[str], dict[int, str]]:
+        """Loads of the operands that a pass reads, and their names."""
+        seen: set[int] = set()
+        wanted: list[Node] = []
+
+        def visit(node: Node) -> None:
+            if node.index in seen or node.index in known:
+                return
+            seen.add(node.index)
+            if node.op == "load":
+                wanted.append(node)
+            for x in node.args:
+                visit(x)
+
+        for root in roots:
+            visit(root)
+        lines = [f"const V {x.attr} = part.load({x.attr}_row + c);" for x in wanted]
+        return lines, {**known, **{x.index: str(x.attr) for x in wanted}}
+
+    def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
+        nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
+        start = {"sum": "C(0)", "amax": "lowest<C>()", "amin": "highest<C>()"}
+        across = {"sum": "hsum", "amax": "hamax", "amin": "hamin"}
+        names = [self.names.of(n) for n in nodes]
+        out = [f"    V {name}_lanes({start[n.op]});" for name, n in zip(names, nodes, strict=True)]
+        loads, spelled = self._loads([n.args[0] for n in nodes], known)
+        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})")
+        lines, values = body.emit([n.args[0] for n in nodes])
+        inner = [*loads, *lines]
+        inner += [f"{name}_lanes = part.{n.op}({name}_lanes, {v});" for n, name, v in zip(nodes, names, values, strict=True)]
+        out += ["    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {", *(f"      {line}" for line in inner), "    });"]
+        out += [f"    const C {name} = {across[n.op]}({name}_lanes);" for name, n in zip(names, nodes, strict=True)]
+        known.update({n.index: name for n, name in zip(nodes, names, strict=True)})
+        return out
+
+    def _results(self, known: dict[int, str], n: str) -> list[str]:
+        out = []
+        for name, node in self.row_stores.items():
+            lines, (value,) = Body(self.names, known, "const C", element=False).emit([node])
+            out += [f"    {line}" for line in lines]
+            out.append(f"    store_stat<C>(a, {self._operand(name)}, row, {value});")
+        if not self.stores and not self.sums:
+            return out
+        roots = [*self.stores.values(), *(v.args[0] for v in self.sums.values())]
+        loads, spelled = self._loads(roots, known)
+        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})")
+        lines, values = body.emit(roots)
+        inner = [*loads, *lines]
+        inner += [
+            f"part.store({name}_row + c, {v});" for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
+        ]
+        inner += [
+            f"part.store({name}_sum + c, part.load({name}_sum + c) + {v});"
+            for name, v in zip(self.sums, values[len(self.stores) :], strict=True)
+        ]
+        return [*out, f"    sweep<C>(0, {n}, [&](int64_t c, auto part) AVO_LAMBDA {{", *(f"      {line}" for line in inner), "    });"]
+
+
+def translation_unit(title: str, kernels: Sequence[CpuKernel]) -> str:
+    """The source of some kernels: the build compiles it once for each instruction set."""
+    names = [k.symbol for k in kernels]
+    return "\n".join(
+        [
+            f"// {title}: kernels for the CPU. Written by the generator from definitions/; do not edit.",
+            '#include "cpu/math.h"',
+            '#include "cpu/rows.h"',
+            '#include "cpu/values.h"',
+            "",
+            '#define AVO_HIDDEN __attribute__((visibility("hidden")))',
+            "",
+            "namespace AVO_ISA_NAMESPACE {",
+            "",
+            *(k.text for k in kernels),
+            f"AVO_HIDDEN extern const AvoKernelEntry {table_name(title)}[] = {{",
+            *(f'    {{"{n}", {n}<float>, {n}<double>}},' for n in names),
+            "};",
+            f"AVO_HIDDEN extern const int {table_name(title)}_count = {len(names)};",
+            "",
+            "} // namespace AVO_ISA_NAMESPACE",
+            "",
+        ]
+    )
+
+
+def table_name(title: str) -> str:
+    """The name of a translation unit's table."""
+    return f"kernels_{title}"
+
+
+def index_unit(titles: Sequence[str]) -> str:
+    """The source that gathers the tables of all translation units and exports them and the finish function."""
+    return "\n".join(
+        [
+            "// All kernels for the CPU. Written by the generator from definitions/; do not edit.",
+            '#include "cpu/rows.h"',
+            '#include "cpu/finish.h"',
+            "",
+            '#define AVO_HIDDEN __attribute__((visibility("hidden")))',
+            "",
+            "namespace AVO_ISA_NAMESPACE {",
+            "",
+            *(
+                f"AVO_HIDDEN extern const AvoKernelEntry {table_name(t)}[];\n"
+                f"AVO_HIDDEN extern const int {table_name(t)}_count;"
+                for t in titles
+            ),
+            "",
+            "static constexpr int kMost = 1024;",
+            "static AvoKernelEntry all[kMost];",
+            "",
+            "static int gather(const AvoKernelEntry* table, int count, int at) {",
+            "  for (int i = 0; i < count && at < kMost; ++i) all[at++] = table[i];",
+            "  return at;",
+            "}",
+            "",
+            "} // namespace AVO_ISA_NAMESPACE",
+            "",
+            'extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int* count) {',
+            "  using namespace AVO_ISA_NAMESPACE;",
+            "  int at = 0;",
+            *(f"  at = gather({table_name(t)}, {table_name(t)}_count, at);" for t in titles),
+            "  *count = at;",
+            "  return all;",
+            "}",
+            "",
+        ]
+    )

@@ -1,0 +1,604 @@
+"""CUDA kernels of one case: one readable template for each schedule class, and the rows of its variant table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..definitions.record import OpDef
+from . import schedule
+from .ir import Builder, Graph, Node, Span
+from .plan import Case, Op, signature
+from .render import Body, Names, formula_comment, row_level
+from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
+from .simplify import phase_of
+from .trace import TraceError
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One emitted template and its variants."""
+
+    name: str
+    kind: str  # flat, row, loop, column or finish
+    text: str
+    sums: int
+    params: tuple[tuple[str, ...], ...]
+    variants: dict[str, list[Json]]
+
+    def instantiations(self) -> list[str]:
+        """The lines that instantiate each symbol once."""
+        lines = {v["symbol"]: v["instantiate"] for rows in self.variants.values() for v in rows}
+        return [lines[s] for s in sorted(lines)]
+
+
+@dataclass
+class Emitter:
+    """Emits the cases of one operator; equal graphs share a family."""
+
+    record: OpDef
+    families: dict[str, Family] = field(default_factory=dict)
+    by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
+
+    def alternatives(self, case: Case, op: Op) -> list[Json]:
+        """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
+        graph = case.graph
+        if not graph.results:
+            return []
+        features = Features.of(graph)
+        widths = self.record.widths.get("backward" if op.name.endswith("_backward") else "forward", ())
+        if features.reductions and features.sums:
+            rows = Graph({n: v for n, v in graph.results.items() if v.span & Span.ROWS})
+            sums = Graph({n: v for n, v in graph.results.items() if not v.span & Span.ROWS})
+            if Features.of(sums).reductions:
+                raise TraceError(f"{case.name}: a sum over the rows of a value that needs a reduction of its own row")
+            fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
+            wide = self.row_steps(f"{case.name}_rows", rows, ())
+            split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
+            limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+            return [
+                {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
+                *({**alternative, "steps": alternative["steps"] + split} for alternative in wide),
+            ]
+        if features.reductions:
+            return self.row_steps(case.name, graph, widths)
+        if features.sums:
+            family = self._row(case.name, graph, "column", ())
+            return [{"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}]
+        found = []
+        if not features.column_loads:
+            family = self._row(case.name, graph, "flat", ())
+            found.append({"when": "flat", "limit": None, "min_arch": 0, "steps": [_step(family)]})
+        family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
+        return [*found, {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(family)]}]
+
+    def row_steps(self, name: str, graph: Graph, widths: Sequence[int]) -> list[Json]:
+        """Row reductions without column sums: in registers up to the ladder's end, then by a loop."""
+        limit = {d: schedule.row_ladder(Features.of(graph), ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+        return [
+            {"when": "rows", "limit": limit, "min_arch": 0, "steps": [_step(self._row(name, graph, "row", widths))]},
+            {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(self._row(f"{name}_loop", graph, "loop", ()))]},
+        ]
+
+    def _steps(self, family: Family, name: str, graph: Graph) -> list[Json]:
+        return [_step(family), _step(self._finish(f"{name}_finish", graph))]
+
+    def _add(self, family: Family, graph: Graph, kind: str) -> Family:
+        self.by_signature[kind, signature(graph)] = family
+        if family.name in self.families:
+            raise AssertionError(f"two different kernels are called {family.name}")
+        self.families[family.name] = family
+        return family
+
+    def _row(self, name: str, graph: Graph, kind: str, widths: Sequence[int]) -> Family:
+        shared = self.by_signature.get((kind, signature(graph)))
+        if shared is not None:
+            return shared
+        features = Features.of(graph)
+        kernel = _RowKernel(self.record, name, graph, kind)
+        text = kernel.text()
+        variants: dict[str, list[Json]] = {}
+        for x, w in PAIRS if features.column_loads else [(d, None) for d in DTYPES]:
+            item = ITEM_SIZE[x]
+            if kind == "flat":
+                ladder: tuple[Tile, ...] = (schedule.flat_tile(),)
+            elif kind == "pointwise":
+                ladder = schedule.pointwise_ladder(item)
+            elif kind == "column":
+                ladder = (schedule.column_tile(),)
+            elif kind == "loop":
+                ladder = (schedule.loop_tile(),)
+            else:
+                ladder = schedule.sums_ladder(features, item) if features.sums else schedule.row_ladder(features, item)
+            rows = []
+            least = 1
+            for tile in ladder:
+                for width in widths if kind == "row" else ():
+                    if least <= width <= tile.max_n and width % (16 // item) == 0:
+                        rows.append(_variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width))
+                rows.append(_variant(name, kind, x, w, tile, least, tile.max_n, None))
+                least = tile.max_n + 1
+            variants[x if w is None else f"{x},{w}"] = rows
+        return self._add(
+            Family(name, "row" if kind == "pointwise" else kind, text, features.sums, tuple(kernel.params), variants),
+            graph,
+            kind,
+        )
+
+    def _finish(self, name: str, graph: Graph) -> Family:
+        results = {n: v for n, v in graph.results.items() if not v.span & Span.ROWS}
+        key = Graph(results)
+        shared = self.by_signature.get(("finish", signature(key)))
+        if shared is not None:
+            return shared
+        sums = _sums_of(graph)
+        text, params = _finish_text(self.record, name, results, sums)
+        variants: dict[str, list[Json]] = {}
+        for x, w in PAIRS:
+            c = "f64" if x == "f64" else "f32"
+            symbol = f"{name}__{c}_{w}"
+            variants[f"{x},{w}"] = [
+                {
+                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, 1024, {c}, {w})", "min_n": 1, "max_n": 0,
+                    "exact": None, "block": 1024, "rows": 0, "vec": 1, "cols": 32, "persist": 0, "cluster": 1, "smem": 0,
+                }
+            ]  # fmt: skip
+        return self._add(Family(name, "finish", text, len(sums), params, variants), key, "finish")
+
+
+def _step(family: Family) -> Json:
+    return {"family": family.name, "params": [list(p) for p in family.params]}
+
+
+def _variant(
+    name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | None
+) -> Json:
+    item = ITEM_SIZE[x]
+    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}" + (f"_n{exact}" if exact else "")
+    arguments = [symbol, tile.block, tile.min_blocks, x, *([w] if w else []), tile.threads, tile.vectors, exact or 0]
+    return {
+        "symbol": symbol,
+        "instantiate": f"AVO_KERNEL({', '.join(map(str, arguments))})",
+        "min_n": least,
+        "max_n": most,
+        "exact": exact,
+        "block": tile.block,
+        "rows": tile.rows,
+        "vec": 16 // item,
+        "cols": tile.threads * tile.vectors * (16 // item) if kind in ("pointwise", "column") else 0,
+        "persist": tile.persist,
+        "cluster": 1,
+        "smem": 0,
+    }
+
+
+def _sums_of(graph: Graph) -> list[Node]:
+    return [n for n in graph.nodes() if n.is_reduction and n.attr == Span.ROWS]
+
+
+class _RowKernel:
+    """Text of the kernels that walk over rows: flat, pointwise, row, column and loop."""
+
+    def __init__(self, record: OpDef, name: str, graph: Graph, kind: str) -> None:
+        self.record, self.name, self.graph, self.kind = record, name, graph, kind
+        self.nodes = graph.nodes()
+        self.phase = phase_of(self.nodes)
+        self.last = max(self.phase.values(), default=0)
+        loads = [n for n in self.nodes if n.op == "load"]
+        self.row_loads = [n for n in loads if n.span == Span.BOTH]
+        self.column_loads = [n for n in loads if n.span == Span.COLS]
+        self.statistics = [n for n in loads if n.span == Span.ROWS]
+        self.scalars = [n for n in self.nodes if n.op == "scalar"]
+        self.sums = _sums_of(graph)
+        if any(n.op != "sum" for n in self.sums):
+            raise TraceError(f"{name}: only sums may run over the rows")
+        self.stores = {n: v for n, v in graph.results.items() if v.span & Span.ROWS and v.span != Span.ROWS}
+        self.row_stores = {n: v for n, v in graph.results.items() if v.span == Span.ROWS}
+        if kind in ("flat", "pointwise"):
+            self.stores, self.row_stores = dict(graph.results), {}
+        self.looped = kind == "loop"
+        self.names = Names({f"{n.attr}_vec" for n in loads})
+        for n in [*loads, *self.scalars]:
+            self.names.reserve(n.attr)
+        for s in self.sums:
+            self.names.reserve(self._sum_name(s))
+        for r in graph.results:
+            self.names.reserve(f"{r}_out")
+        self.params: list[tuple[str, ...]] = []
+        self.declared: list[str] = []
+        self._declare_params()
+
+    def _declare_params(self) -> None:
+        def add(kind: str, name: str, declaration: str) -> None:
+            self.params.append((kind, name) if name else (kind,))
+            self.declared.append(declaration)
+
+        strided = self.kind != "flat"
+        for n in self.row_loads:
+            add("ptr", n.attr, f"const X* __restrict__ {n.attr}_ptr")
+            if strided:
+                add("stride", n.attr, f"int64_t {n.attr}_stride")
+        for n in self.column_loads:
+            add("ptr", n.attr, f"const W* __restrict__ {n.attr}_ptr")
+        for n in self.statistics:
+            add("ptr", n.attr, f"const compute_t<X>* __restrict__ {n.attr}_ptr")
+        for name in self.stores:
+            add("ptr", name, f"X* __restrict__ {name}_ptr")
+            if strided:
+                add("stride", name, f"int64_t {name}_stride")
+        for name in self.row_stores:
+            add("ptr", name, f"compute_t<X>* __restrict__ {name}_ptr")
+        if self.sums:
+            add("partials", "", "compute_t<X>* __restrict__ partials")
+        for n in self.scalars:
+            add("scalar", n.attr, f"compute_t<X> {n.attr}")
+        if strided:
+            add("M", "", "int64_t M")
+        add("N", "", "int64_t N")
+
+    # ---- pieces
+
+    def text(self) -> str:
+        typenames = "class X" + (", class W" if self.column_loads else "")
+        names = "X" + (", W" if self.column_loads else "")
+        call = ", ".join(d.split()[-1] for d in self.declared)
+        head = [
+            f"// avo::{self.name}: {self.kind} kernel. Written by the generator from definitions/; do not edit.",
+            *formula_comment(self.record.formula, self.record.source),
+            '#include "device/avo.cuh"',
+            "",
+            "namespace avo {",
+            "",
+            f"template <{typenames}, int kBlock, int T, int P, int kN>",
+            f"AVO_INLINE void {self.name}({_wrap(self.declared, 4)}) {{",
+        ]
+        tail = [
+            "}",
+            "",
+            "} // namespace avo",
+            "",
+            f"#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, {names}, T, P, N_) \\",
+            "  extern \"C\" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\",
+            f"      {_wrap_macro([_qualify(d) for d in self.declared])}) {{ \\",
+            f"    avo::{self.name}<{_qualified_names(names)}, BLOCK, T, P, N_>({call}); \\",
+            "  }",
+            "",
+        ]
+        return "\n".join([*head, *self._body(), *tail])
+
+    def _body(self) -> list[str]:
+        out = ["  using C = compute_t<X>;", "  constexpr int V = kVector<X>;"]
+        if self.kind == "flat":
+            out += [
+                "  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);",
+                *self._load_rows("", self.row_loads, "0"),
+                *self._last_pass({}, "  "),
+            ]
+            return out
+        out.append("  constexpr int R = kBlock / T; // rows of a block")
+        axis_rows = "y" if self.kind == "column" else "x"
+        if self.kind == "column":
+            out.append("  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);")
+        elif self.kind == "pointwise":
+            out.append("  const RowTile<T, P, V, kN> tile(int(blockIdx.y) * (T * P * V), N);")
+        elif not self.looped:
+            out.append("  const RowTile<T, P, V, kN> tile(0, N);")
+        if self.last:
+            most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin"))
+            out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
+        held = self._held_columns()
+        for n in held:
+            out += [f"  Vec<W, V> {n.attr}_vec[P];", f"  tile.load_columns({n.attr}_vec, {n.attr}_ptr);"]
+        for n in self.sums:
+            out.append(f"  C {self._sum_name(n)}[P][V] = {{}};")
+        out += [
+            f"  const int64_t step = int64_t(gridDim.{axis_rows}) * R;",
+            f"  const int64_t first = int64_t(blockIdx.{axis_rows}) * R;",
+            "  const int own = int(threadIdx.x) / T; // which of the block's rows",
+        ]
+        prefetch = bool(self.sums)
+        if prefetch:
+            out += self._prefetch()
+        out += [
+            "  for (int64_t base = first; base < M; base += step) {",
+            "    const int64_t row = base + own;",
+            "    const bool live = row < M;",
+        ]
+        if prefetch:
+            for n in self.row_loads:
+                out += [
+                    f"    Vec<X, V> {n.attr}_vec[P];",
+                    "#pragma unroll",
+                    f"    for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];",
+                ]
+            out += [f"    const C {n.attr} = {n.attr}_next;" for n in self.statistics]
+            out.append("    fetch(row + step);")
+        else:
+            if not self.looped:
+                out += self._load_rows("  ", self.row_loads, "row")
+            out += [f"    const C {n.attr} = live ? {n.attr}_ptr[row] : C(0);" for n in self.statistics]
+        known = {n.index: str(n.attr) for n in [*self.statistics, *self.scalars]}
+        known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
+        named = row_level(self.nodes, self.graph.results.values(), self.phase)
+        out += self._row_values(named.get(0, []), known)
+        for k in range(1, self.last + 1):
+            out += self._reduce(k, known)
+            out += self._row_values(named.get(k, []), known)
+        for name, node in self.row_stores.items():
+            body = Body(self.names, known, "const C", element=False)
+            lines, (value,) = body.emit([node])
+            out += [f"    {line}" for line in lines]
+            out.append(f"    if (live && threadIdx.x % T == 0 && {name}_ptr) {name}_ptr[row] = {value};")
+        if self.stores or self.sums:
+            out += self._last_pass(known, "    ")
+        out.append("  }")
+        if self.sums:
+            out.append("  __shared__ C shared[R > 1 ? T * P * V : 1];")
+            group = f"int64_t(blockIdx.{axis_rows}) * {len(self.sums)}"
+            for i, n in enumerate(self.sums):
+                index = f"({group} + {i}) * N" if len(self.sums) > 1 else f"int64_t(blockIdx.{axis_rows}) * N"
+                out.append(f"  write_partial<R>(tile, {self._sum_name(n)}, shared, partials + {index});")
+        return out
+
+    def _sum_name(self, node: Node) -> str:
+        for name, result in self.graph.results.items():
+            if result is node:
+                return f"sum_{name}"
+        return f"sum{self.sums.index(node)}"
+
+    def _reductions(self, k: int, op: str) -> int:
+        return sum(n.op == op and n.attr == Span.COLS and self.phase[n.index] == k for n in self.nodes)
+
+    def _held_columns(self) -> list[Node]:
+        """Column operands that several passes, or every row of a persistent block, read: kept in registers."""
+        if self.looped:
+            return []
+        if self.sums:
+            return self.column_loads
+        return [n for n in self.column_loads if sum(self._reads(k, n) for k in range(1, self.last + 2)) > 1]
+
+    def _reads(self, k: int, load: Node) -> bool:
+        """Whether pass k (the reductions of phase k; last + 1: the results) reads the operand."""
+        return load.index in {n.index for n in self._element_nodes(self._roots(k))}
+
+    def _roots(self, k: int) -> list[Node]:
+        if k <= self.last:
+            return [n.args[0] for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
+        return [*self.stores.values(), *(n.args[0] for n in self.sums)]
+
+    @staticmethod
+    def _element_nodes(roots: Sequence[Node]) -> list[Node]:
+        """The nodes that vary along the columns and are computed for each element of a pass."""
+        seen: dict[int, Node] = {}
+
+        def visit(node: Node) -> None:
+            if node.index in seen or not node.span & Span.COLS:
+                return
+            seen[node.index] = node
+            for a in node.args:
+                visit(a)
+
+        for root in roots:
+            visit(root)
+        return list(seen.values())
+
+    def _load_rows(self, indent: str, loads: Sequence[Node], row: str) -> list[str]:
+        out = []
+        for n in loads:
+            name = n.attr
+            out.append(f"{indent}  Vec<X, V> {name}_vec[P];")
+            if self.kind == "flat":
+                out.append(f"{indent}  tile.load({name}_vec, {name}_ptr);")
+                continue
+            out += [
+                f"{indent}  if (live)",
+                f"{indent}    tile.load({name}_vec, {name}_ptr + {row} * {name}_stride);",
+                f"{indent}  else",
+                f"{indent}    clear({name}_vec);",
+            ]
+        return out
+
+    def _prefetch(self) -> list[str]:
+        out = ["  // The next row's loads are issued before this row is reduced."]
+        out += [f"  Vec<X, V> {n.attr}_next[P];" for n in self.row_loads]
+        out += [f"  C {n.attr}_next;" for n in self.statistics]
+        out += ["  const auto fetch = [&](int64_t row) {", "    if (row < M) {"]
+        out += [f"      tile.load({n.attr}_next, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads]
+        out += [f"      {n.attr}_next = {n.attr}_ptr[row];" for n in self.statistics]
+        out += ["    } else {"]
+        out += [f"      clear({n.attr}_next);" for n in self.row_loads]
+        out += [f"      {n.attr}_next = C(0);" for n in self.statistics]
+        out += ["    }", "  };", "  fetch(first + own);"]
+        return out
+
+    def _row_values(self, nodes: Sequence[Node], known: dict[int, str]) -> list[str]:
+        """Declare values of one number a row. ``known`` grows."""
+        out = []
+        for node in nodes:
+            if node.index in known:
+                continue
+            name = self.names.of(node)
+            lines, (value,) = Body(self.names, known, "const C", element=False, keep={node.index}).emit([node])
+            out += [f"    {line}" for line in lines]
+            out.append(f"    const C {name} = {value};")
+            known[node.index] = name
+        return out
+
+    def _columns_of_pass(self, k: int, indent: str) -> list[str]:
+        """Loads of the column operands that only this pass reads."""
+        held = {n.index for n in self._held_columns()}
+        out = []
+        for n in self.column_loads:
+            if n.index not in held and self._reads(k, n):
+                out += [f"{indent}Vec<W, V> {n.attr}_vec;", f"{indent}tile.load_columns({n.attr}_vec, p, {n.attr}_ptr);"]
+        return out
+
+    def _element(self, k: int, known: dict[int, str]) -> dict[int, str]:
+        """Spellings of the operands inside an element of pass k."""
+        held = {n.index for n in self._held_columns()}
+        spelled = dict(known)
+        for n in [*self.row_loads, *self.column_loads]:
+            alone = n in self.column_loads and n.index not in held
+            spelled[n.index] = f"{n.attr}_vec[j]" if alone else f"{n.attr}_vec[p][j]"
+        return spelled
+
+    def _pass(self, k: int, indent: str, inner: list[str], after: Sequence[str] = (), before: Sequence[str] = ()) -> list[str]:
+        """The loops of one pass around ``inner``; ``after`` follows each vector."""
+        out = []
+        if self.looped:
+            out.append(f"{indent}for (int64_t column = 0; column < N; column += T * V) {{")
+            out.append(f"{indent}  constexpr int p = 0;")
+            out.append(f"{indent}  const RowTile<T, P, V, kN, int64_t> tile(column, N);")
+            read = [n for n in self.row_loads if self._reads(k, n)]
+            out += [line for line in self._load_rows(indent, read, "row")]
+        else:
+            out += ["#pragma unroll", f"{indent}for (int p = 0; p < P; ++p) {{"]
+        out += self._columns_of_pass(k, indent + "  ")
+        out += [f"{indent}  {line}" for line in before]
+        out += ["#pragma unroll", f"{indent}  for (int j = 0; j < V; ++j) {{"]
+        out += [f"{indent}    {line}" for line in inner]
+        out.append(f"{indent}  }}")
+        out += [f"{indent}  {line}" for line in after]
+        out.append(f"{indent}}}")
+        return out
+
+    def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
+        """The reductions of phase k, all in one pass. ``known`` grows."""
+        nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
+        start = {"sum": "C(0)", "amax": "lowest<C>()", "amin": "highest<C>()"}
+        step = {"sum": "{0} += {1};", "amax": "{0} = m_max({0}, {1});", "amin": "{0} = m_min({0}, {1});"}
+        names = [self.names.of(n) for n in nodes]
+        out = [f"    C {name} = {start[n.op]};" for name, n in zip(names, nodes, strict=True)]
+        body = Body(self.names.scope(), self._element(k, known), "const C")
+        lines, values = body.emit([n.args[0] for n in nodes])
+        inner = ["if (j >= count) continue;", *lines]
+        inner += [step[n.op].format(name, value) for n, name, value in zip(nodes, names, values, strict=True)]
+        out += self._pass(k, "    ", inner, before=["const int count = tile.count(p);"])
+        for op, functor in (("sum", "Sum"), ("amax", "Max"), ("amin", "Min")):
+            group = [name for name, n in zip(names, nodes, strict=True) if n.op == op]
+            if group:
+                out.append(f"    row_reduce<{functor}, T, kBlock>(scratch, turn, {', '.join(group)});")
+        known.update({n.index: name for n, name in zip(nodes, names, strict=True)})
+        return out
+
+    def _last_pass(self, known: dict[int, str], indent: str) -> list[str]:
+        """Results of the row's size and the accumulation of the column sums."""
+        k = self.last + 1
+        if self.kind == "flat":
+            known = {n.index: str(n.attr) for n in self.scalars}
+        body = Body(self.names.scope(), self._element(k, known), "const C")
+        lines, values = body.emit(self._roots(k))
+        stores, sums = values[: len(self.stores)], values[len(self.stores) :]
+        inner = list(lines)
+        inner += [f"{name}_out[j] = {value};" for name, value in zip(self.stores, stores, strict=True)]
+        inner += [
+            f"if (live) {self._sum_name(n)}[p][j] += {value};" for n, value in zip(self.sums, sums, strict=True)
+        ]
+        before = [f"C {name}_out[V];" for name in self.stores]
+        address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
+        live = "true" if self.kind == "flat" else "live"
+        after = [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in self.stores]
+        return self._pass(k, indent, inner, after, before)
+
+
+def _finish_text(
+    record: OpDef, name: str, results: dict[str, Node], sums: Sequence[Node]
+) -> tuple[str, tuple[tuple[str, ...], ...]]:
+    """The kernel that adds the partial rows and writes the column results."""
+    params = [("partials",), ("groups",), ("N",), *(("ptr", n) for n in results)]
+    declared = [
+        "const C* __restrict__ partials", "int groups", "int64_t N", *(f"W* __restrict__ {n}_ptr" for n in results)
+    ]  # fmt: skip
+    plain = all(any(v is s for s in sums) for v in results.values())
+    out = [
+        f"// avo::{name}: adds the partial sums of the blocks. Written by the generator from definitions/; do not edit.",
+        *formula_comment(record.formula, record.source),
+        '#include "device/avo.cuh"',
+        "",
+        "namespace avo {",
+        "",
+        "template <class C, class W, int kBlock>",
+        f"AVO_INLINE void {name}({_wrap(declared, 4)}) {{",
+        "  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;",
+        "  const bool exists = column < N;",
+    ]
+    count = len(sums)
+    if plain:
+        order = [next(r for r, v in results.items() if v is s) for s in sums]
+        if count > 1:
+            chosen = f"{order[-1]}_ptr"
+            for i in reversed(range(count - 1)):
+                chosen = f"blockIdx.y == {i} ? {order[i]}_ptr : {chosen}"
+            out.append(f"  W* const out = {chosen};")
+        else:
+            out.append(f"  W* const out = {order[0]}_ptr;")
+        out += [
+            "  if (!out) return;",
+            f"  const C total = finish_column<kBlock>(partials + blockIdx.y * N, groups, {count} * N, column, exists);",
+            "  if (exists && threadIdx.x < 32) out[column] = narrow<W>(total);",
+        ]
+    else:
+        out.append("  if (blockIdx.y) return;")
+        known = {}
+        for i, s in enumerate(sums):
+            out.append(f"  const C sum{i} = finish_column<kBlock>(partials + {i} * N, groups, {count} * N, column, exists);")
+            known[s.index] = f"sum{i}"
+        out.append("  if (!exists || threadIdx.x >= 32) return;")
+        known |= {
+            n.index: f"C({'N' if n.attr == Span.COLS else '0'})"
+            for v in results.values()
+            for n in Graph({"": v}).nodes()
+            if n.op == "size"
+        }
+        lines, values = Body(Names(), known, "const C").emit(list(results.values()))
+        out += [f"  {line}" for line in lines]
+        out += [f"  if ({r}_ptr) {r}_ptr[column] = narrow<W>({v});" for r, v in zip(results, values, strict=True)]
+    call = ", ".join(d.split()[-1] for d in declared)
+    out += [
+        "}",
+        "",
+        "} // namespace avo",
+        "",
+        "#define AVO_KERNEL(NAME, BLOCK, C, W) \\",
+        "  extern \"C\" __global__ void __launch_bounds__(BLOCK) NAME( \\",
+        f"      {_wrap_macro([_qualify(d) for d in declared])}) {{ \\",
+        f"    avo::{name}<avo::C, avo::W, BLOCK>({call}); \\",
+        "  }",
+        "",
+    ]
+    return "\n".join(out), tuple(params)
+
+
+def _qualify(declaration: str) -> str:
+    """A parameter as it stands outside the namespace, in the macro."""
+    for name in ("compute_t<X>", "X*", "W*", "C*"):
+        if name in declaration:
+            inner = {"compute_t<X>": "avo::compute_t<avo::X>", "X*": "avo::X*", "W*": "avo::W*", "C*": "avo::C*"}[name]
+            return declaration.replace(name, inner)
+    return declaration
+
+
+def _qualified_names(names: str) -> str:
+    return ", ".join(f"avo::{n.strip()}" for n in names.split(","))
+
+
+def _wrap(parts: Sequence[str], indent: int, width: int = 112) -> str:
+    lines, line = [], ""
+    for part in parts:
+        if line and len(line) + len(part) + 2 + indent > width:
+            lines.append(line + ",")
+            line = part
+        else:
+            line = f"{line}, {part}" if line else part
+    lines.append(line)
+    return "\n" + "\n".join(" " * indent + text for text in lines)
+
+
+def _wrap_macro(parts: Sequence[str]) -> str:
+    return _wrap(parts, 6, 106).strip().replace("\n", " \\\n")
+
+
+__all__ = ["Emitter", "Family", "Builder"]

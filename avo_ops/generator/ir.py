@@ -1,0 +1,270 @@
+"""The intermediate representation: pointwise math, reductions and loads over rows M x columns N.
+
+A value spans rows and columns, one of them, or nothing. Nodes are immutable and hash-consed by their ``Builder``, so
+that equal expressions are one node; ``PRIMITIVES`` has one row for each operation.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+class Span(enum.IntFlag):
+    """The dims over which a value varies."""
+
+    NONE = 0
+    ROWS = 1
+    COLS = 2
+    BOTH = 3
+
+    @property
+    def text(self) -> str:
+        return {0: "", 1: "M", 2: "N", 3: "MN"}[int(self)]
+
+    @staticmethod
+    def parse(text: str) -> Span:
+        return {"": Span.NONE, "M": Span.ROWS, "N": Span.COLS, "MN": Span.BOTH}[text]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A line of the author's Python."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One operation: its spelling in kernels (``{0}``, ``{1}``, ... are the operands), in torch, and its cost.
+
+    ``cost`` counts lane instructions of a float32 evaluation on a GPU, roughly.
+    """
+
+    spelling: str
+    torch: Callable[..., Any]
+    cost: int
+    result: str = "math"  # or "mask"
+    commutes: bool = False
+    precedence: int = 9  # of the spelling: 9 a call, 8 unary, 6 multiplication, 5 addition
+
+
+def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return a * b + c
+
+
+PRIMITIVES: dict[str, Primitive] = {
+    "neg": Primitive("-{0}", torch.neg, 0, precedence=8),
+    "add": Primitive("{0} + {1}", torch.add, 1, commutes=True, precedence=5),
+    "sub": Primitive("{0} - {1}", torch.sub, 1, precedence=5),
+    "mul": Primitive("{0} * {1}", torch.mul, 1, commutes=True, precedence=6),
+    "div": Primitive("{0} / {1}", torch.div, 9, precedence=6),
+    "fma": Primitive("m_fma({0}, {1}, {2})", _fma, 1),
+    "abs": Primitive("m_abs({0})", torch.abs, 0),
+    "sign": Primitive("m_sign({0})", torch.sign, 2),
+    "floor": Primitive("m_floor({0})", torch.floor, 1),
+    "exp": Primitive("m_exp({0})", torch.exp, 4),
+    "expm1": Primitive("m_expm1({0})", torch.expm1, 20),
+    "log": Primitive("m_log({0})", torch.log, 12),
+    "log1p": Primitive("m_log1p({0})", torch.log1p, 20),
+    "sqrt": Primitive("m_sqrt({0})", torch.sqrt, 6),
+    "rsqrt": Primitive("m_rsqrt({0})", torch.rsqrt, 6),
+    "recip": Primitive("m_recip({0})", torch.reciprocal, 4),
+    "sigmoid": Primitive("m_sigmoid({0})", torch.sigmoid, 8),
+    "tanh": Primitive("m_tanh({0})", torch.tanh, 12),
+    "erf": Primitive("m_erf({0})", torch.erf, 16),
+    "sin": Primitive("m_sin({0})", torch.sin, 20),
+    "cos": Primitive("m_cos({0})", torch.cos, 20),
+    "pow": Primitive("m_pow({0}, {1})", torch.pow, 40),
+    "max": Primitive("m_max({0}, {1})", torch.maximum, 1, commutes=True),
+    "min": Primitive("m_min({0}, {1})", torch.minimum, 1, commutes=True),
+    "exp_neg_sq": Primitive("m_exp_neg_sq({0})", lambda z: torch.exp(-z * z), 4),
+    "erfc": Primitive("m_erfc({0}, {1})", lambda z, e: torch.special.erfc(z), 14),
+    "lt": Primitive("m_lt({0}, {1})", torch.lt, 1, "mask"),
+    "le": Primitive("m_le({0}, {1})", torch.le, 1, "mask"),
+    "gt": Primitive("m_gt({0}, {1})", torch.gt, 1, "mask"),
+    "ge": Primitive("m_ge({0}, {1})", torch.ge, 1, "mask"),
+    "eq": Primitive("m_eq({0}, {1})", torch.eq, 1, "mask", commutes=True),
+    "ne": Primitive("m_ne({0}, {1})", torch.ne, 1, "mask", commutes=True),
+    "and": Primitive("m_and({0}, {1})", torch.logical_and, 1, "mask", commutes=True),
+    "or": Primitive("m_or({0}, {1})", torch.logical_or, 1, "mask", commutes=True),
+    "not": Primitive("m_not({0})", torch.logical_not, 1, "mask"),
+    "where": Primitive("m_where({0}, {1}, {2})", torch.where, 1),
+    "round_f32": Primitive("m_round_f32({0})", lambda x: x.float().to(x.dtype), 1),
+    "round_f16": Primitive("m_round_f16({0})", lambda x: x.half().to(x.dtype), 1),
+    "round_bf16": Primitive("m_round_bf16({0})", lambda x: x.bfloat16().to(x.dtype), 1),
+}
+
+REDUCTIONS = ("sum", "amax", "amin")
+LEAVES = ("load", "scalar", "const", "size")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One value. ``attr``: a load's or scalar's argument name, a constant's value, a reduction's or size's axis."""
+
+    op: str
+    args: tuple[Node, ...]
+    attr: Any
+    span: Span
+    index: int
+    source: Source | None = None
+    name: str | None = None
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.op in REDUCTIONS
+
+    @property
+    def is_mask(self) -> bool:
+        return self.op in PRIMITIVES and PRIMITIVES[self.op].result == "mask"
+
+    def __repr__(self) -> str:
+        inner = ", ".join([f"%{a.index}" for a in self.args] + ([repr(self.attr)] if self.attr is not None else []))
+        return f"%{self.index}:{self.span.text or '1'} = {self.op}({inner})"
+
+
+@dataclass
+class Builder:
+    """Makes nodes; equal ones are made once. New nodes pass through ``rules`` (see simplify), if any."""
+
+    rules: Callable[[Builder, str, tuple[Node, ...], Any], Node | None] | None = None
+    nodes: dict[tuple[Any, ...], Node] = field(default_factory=dict)
+    source: Source | None = None
+    name: str | None = None
+
+    def make(self, op: str, *args: Node, attr: Any = None, span: Span | None = None) -> Node:
+        if self.rules is not None:
+            replaced = self.rules(self, op, args, attr)
+            if replaced is not None:
+                return replaced
+        if op in PRIMITIVES and PRIMITIVES[op].commutes:
+            args = tuple(sorted(args, key=lambda n: n.index))
+        key = (op, tuple(a.index for a in args), repr(attr), span)
+        if key not in self.nodes:
+            self.nodes[key] = Node(
+                op, args, attr, self._span(op, args, attr, span), len(self.nodes), self.source, self.name
+            )
+        return self.nodes[key]
+
+    @staticmethod
+    def _span(op: str, args: tuple[Node, ...], attr: Any, span: Span | None) -> Span:
+        if op in LEAVES:
+            return span if span is not None else Span.NONE
+        union = Span.NONE
+        for a in args:
+            union |= a.span
+        return union & ~attr if op in REDUCTIONS else union
+
+    def label(self, node: Node, name: str | None) -> None:
+        """Give a node the author's name for it. A label only: equality and results do not depend on it."""
+        if name is not None and node.name is None and node.op not in LEAVES:
+            object.__setattr__(node, "name", name)
+
+    def const(self, value: float) -> Node:
+        return self.make("const", attr=float(value))
+
+    def load(self, name: str, span: Span) -> Node:
+        return self.make("load", attr=name, span=span)
+
+    def size(self, axis: Span) -> Node:
+        return self.make("size", attr=axis)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Named results over the (M, N) space."""
+
+    results: dict[str, Node]
+
+    def nodes(self) -> list[Node]:
+        """All nodes, operands before users."""
+        return list(walk(self.results.values()))
+
+
+def walk(roots: Iterable[Node]) -> Iterator[Node]:
+    """Every node under ``roots``, operands first, each once."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(list(roots))]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif node.index not in seen:
+            seen.add(node.index)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args))
+
+
+def uses(roots: Iterable[Node]) -> dict[int, int]:
+    """How many operands (and results) refer to each node."""
+    roots = list(roots)
+    count: dict[int, int] = {}
+    for root in roots:
+        count[root.index] = count.get(root.index, 0) + 1
+    for node in walk(roots):
+        for a in node.args:
+            count[a.index] = count.get(a.index, 0) + 1
+    return count
+
+
+class VerifyError(AssertionError):
+    """The IR breaks one of its own rules: a fault of the generator, never of the author."""
+
+
+def verify(graph: Graph) -> None:
+    """Check arity, spans, masks and reductions of every node."""
+    arity = {name: p.spelling.count("{") for name, p in PRIMITIVES.items()}
+    for node in graph.nodes():
+        if node.op in LEAVES:
+            ok = not node.args and node.attr is not None
+        elif node.is_reduction:
+            ok = len(node.args) == 1 and node.attr in (Span.ROWS, Span.COLS) and bool(node.args[0].span & node.attr)
+        elif node.op in PRIMITIVES:
+            ok = len(node.args) == arity[node.op]
+            wants_mask = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}.get(node.op, ())
+            ok = ok and all(a.is_mask == (i in wants_mask) for i, a in enumerate(node.args))
+        else:
+            ok = False
+        if not ok or node.span != Builder._span(node.op, node.args, node.attr, node.span):
+            raise VerifyError(f"malformed node {node!r} from {node.source}")
+    for name, node in graph.results.items():
+        if node.is_mask:
+            raise VerifyError(f"result {name!r} is a mask")
+
+
+def evaluate(graph: Graph, values: dict[str, torch.Tensor], rows: int, cols: int) -> dict[str, torch.Tensor]:
+    """Compute the graph with torch: loads as (rows, cols), (rows, 1), (1, cols) or (1, 1) tensors. For tests."""
+    done: dict[int, torch.Tensor] = {}
+    some = next(iter(values.values()))
+    for node in graph.nodes():
+        args = [done[a.index] for a in node.args]
+        if node.op in ("load", "scalar"):
+            value = values[node.attr]
+        elif node.op == "const":
+            value = torch.full((1, 1), node.attr, dtype=some.dtype)
+        elif node.op == "size":
+            value = torch.full((1, 1), float(rows if node.attr == Span.ROWS else cols), dtype=some.dtype)
+        elif node.is_reduction:
+            dim = 0 if node.attr == Span.ROWS else 1
+            value = getattr(torch, node.op)(args[0], dim, keepdim=True)
+        else:
+            value = PRIMITIVES[node.op].torch(*args)
+        done[node.index] = value
+    return {name: done[node.index] for name, node in graph.results.items()}
+
+
+def is_const(node: Node, value: float | None = None) -> bool:
+    """Whether the node is a constant (of that value; the sign of zero counts)."""
+    if node.op != "const":
+        return False
+    return value is None or (node.attr == value and math.copysign(1, node.attr) == math.copysign(1, value))

@@ -1,0 +1,258 @@
+"""From an ATen graph to the (M, N) normal form: every value becomes a node over rows and columns."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .ir import Builder, Graph, Node, Source, Span
+from .trace import TraceError, Traced, dim_of
+
+Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
+
+_POINTWISE = {
+    "neg": "neg", "abs": "abs", "sign": "sign", "sgn": "sign", "floor": "floor", "exp": "exp", "expm1": "expm1",
+    "log": "log", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt", "reciprocal": "recip", "sigmoid": "sigmoid",
+    "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "div": "div", "maximum": "max",
+    "minimum": "min", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne",
+    "logical_and": "and", "logical_or": "or", "logical_not": "not", "bitwise_and": "and", "bitwise_or": "or",
+    "bitwise_not": "not", "where": "where",
+}  # fmt: skip
+
+# Views that keep each value's place in the space; what they may not do is checked against the shapes.
+_VIEWS = {
+    "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "alias", "detach", "clone", "contiguous",
+    "permute", "transpose", "t", "lift_fresh_copy", "copy", "broadcast_to",
+}  # fmt: skip
+_MAY_PERMUTE = {"permute", "transpose", "t"}
+
+_ROUNDINGS = {torch.float32: "round_f32", torch.float16: "round_f16", torch.bfloat16: "round_bf16"}
+
+
+class _Unsupported(Exception):
+    """One node that has no normal form; collected, so that the author sees all of them at once."""
+
+
+class _Lowering:
+    """State of one lowering: the builder and the value of each node of the ATen graph."""
+
+    def __init__(self, traced: Traced, builder: Builder) -> None:
+        self.traced, self.builder = traced, builder
+        self.values: dict[torch.fx.Node, Any] = {}
+
+    def operand(self, value: Any) -> Node:
+        """An operand as a node: a lowered value or a number."""
+        if isinstance(value, torch.fx.Node):
+            value = self.values[value]
+        if isinstance(value, Node):
+            return value
+        if isinstance(value, bool | int | float):
+            return self.builder.const(float(value))
+        raise _Unsupported(f"operand {value!r}")
+
+    def dims(self, node: torch.fx.Node) -> list[Span]:
+        """The dims of a node's shape as rows, columns or nothing; rows and columns at most once."""
+        try:
+            dims = [dim_of(s, self.traced.rows, self.traced.cols) for s in node.meta["val"].shape]
+        except TraceError as error:
+            raise _Unsupported(str(error)) from error
+        if dims.count(Span.ROWS) > 1 or dims.count(Span.COLS) > 1:
+            raise _Unsupported("a tensor has the rows (or the columns) twice")
+        return dims
+
+    def reduce(self, op: str, value: Node, axes: Sequence[Span]) -> Node:
+        """Reduce over the given axes, columns before rows. A value that does not vary along an axis is scaled."""
+        for axis in (Span.COLS, Span.ROWS):
+            if axis not in axes:
+                continue
+            if value.span & axis:
+                value = self.builder.make(op, value, attr=axis)
+            elif op == "sum":
+                value = self.builder.make("mul", value, self.builder.size(axis))
+        return value
+
+    def axes(self, node: torch.fx.Node, dims: Any) -> list[Span]:
+        """The axes that a reduction of ``node`` over ``dims`` (None or empty: all) runs over."""
+        spans = self.dims(node)
+        if dims is None or dims == []:
+            return [s for s in spans if s]
+        chosen = dims if isinstance(dims, list | tuple) else [dims]
+        return [spans[d] for d in chosen if spans[d]]
+
+    def lower(self, node: torch.fx.Node) -> Any:
+        name = str(node.target).removeprefix("aten.").split(".")[0]
+        args = list(node.args)
+        if name in ("sym_size", "size"):
+            assert isinstance(args[0], torch.fx.Node)
+            axis = self.dims(args[0])[args[1]]  # type: ignore[index]
+            return self.builder.size(axis) if axis else self.builder.const(1.0)
+        handler = _HANDLERS.get(name)
+        if handler is not None:
+            result = handler(self, node, args)
+        elif name in _POINTWISE:
+            result = self.builder.make(_POINTWISE[name], *(self.operand(a) for a in args))
+        elif name in _VIEWS:
+            result = self.view(name, node)
+        else:
+            raise _Unsupported(f"{node.target} is not supported")
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            self.dims(node)
+        return result
+
+    def view(self, name: str, node: torch.fx.Node) -> Node:
+        source = node.args[0]
+        assert isinstance(source, torch.fx.Node)
+        before, after = ([d for d in self.dims(n) if d] for n in (source, node))
+        kept = [d for d in after if d in before]
+        if name not in _MAY_PERMUTE and (kept != before or len(after) > len(before) and name not in ("expand", "broadcast_to")):
+            raise _Unsupported(f"{node.target} moves values between rows and columns")
+        return self.operand(source)
+
+
+def _add(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    op = "sub" if "sub" in str(node.target) else "add"
+    left, right = low.operand(args[0]), low.operand(args[1])
+    alpha = node.kwargs.get("alpha", args[2] if len(args) > 2 else 1)
+    if alpha != 1:
+        right = low.builder.make("mul", right, low.operand(alpha))
+    return low.builder.make(op, left, right)
+
+
+def _rsub(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return low.builder.make("sub", low.operand(args[1]), low.operand(args[0]))
+
+
+def _pow(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return low.builder.make("pow", low.operand(args[0]), low.operand(args[1]))
+
+
+def _square(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    value = low.operand(args[0])
+    return low.builder.make("mul", value, value)
+
+
+def _relu(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return low.builder.make("max", low.operand(args[0]), low.builder.const(0.0))
+
+
+def _erfc(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    z = low.operand(args[0])
+    return low.builder.make("erfc", z, low.builder.make("exp_neg_sq", z))
+
+
+def _clamp(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    value = low.operand(args[0])
+    bounds = [*args[1:], None, None]
+    lower, upper = node.kwargs.get("min", bounds[0]), node.kwargs.get("max", bounds[1])
+    if lower is not None:
+        value = low.builder.make("max", value, low.operand(lower))
+    if upper is not None:
+        value = low.builder.make("min", value, low.operand(upper))
+    return value
+
+
+def _reduction(op: str) -> Handler:
+    def handler(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+        axes = low.axes(args[0], args[1] if len(args) > 1 else None)
+        return low.reduce(op, low.operand(args[0]), axes)
+
+    return handler
+
+
+def _mean(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    axes = low.axes(args[0], args[1] if len(args) > 1 else None)
+    total = low.reduce("sum", low.operand(args[0]), axes)
+    for axis in axes:
+        total = low.builder.make("div", total, low.builder.size(axis))
+    return total
+
+
+def _fill(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    name = str(node.target)
+    if "zeros" in name:
+        return low.builder.const(0.0)
+    if "ones" in name:
+        return low.builder.const(1.0)
+    return low.operand(args[0] if "scalar_tensor" in name else args[1])
+
+
+def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    value, dtype = low.operand(args[0]), node.meta["val"].dtype
+    if value.is_mask:
+        return low.builder.make("where", value, low.builder.const(1.0), low.builder.const(0.0))
+    if dtype == torch.float64:
+        return value
+    if dtype not in _ROUNDINGS:
+        raise _Unsupported(f"a cast to {dtype}")
+    return low.builder.make(_ROUNDINGS[dtype], value)
+
+
+_HANDLERS: dict[str, Handler] = {
+    "add": _add, "sub": _add, "rsub": _rsub, "pow": _pow, "square": _square, "relu": _relu, "clamp": _clamp,
+    "clamp_min": _clamp, "erfc": _erfc, "special_erfc": _erfc, "sum": _reduction("sum"), "amax": _reduction("amax"),
+    "amin": _reduction("amin"), "mean": _mean, "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
+    "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
+    "convert_element_type": _cast,
+}  # fmt: skip
+
+
+def lower(traced: Traced, builder: Builder) -> Graph:
+    """The traced graph in normal form: results by name, gradients as ``grad_<operand>``.
+
+    Raises:
+        TraceError: one or more operations have no normal form; the message lists all of them with their lines.
+    """
+    low = _Lowering(traced, builder)
+    placeholders = iter(traced.placeholders)
+    problems: list[str] = []
+    last_on_line = _last_on_line(traced.graph)
+    # A node of the derived gradient has the autograd sequence number of the node that it belongs to.
+    line_of_sequence: dict[Any, Source] = {}
+    outputs: list[Any] = []
+    for node in traced.graph.nodes:
+        own = source_of(node)
+        sequence = node.meta.get("seq_nr")
+        if own is not None:
+            line_of_sequence.setdefault(sequence, own)
+        builder.source = own or line_of_sequence.get(sequence)
+        if node.op == "placeholder":
+            operand = next(placeholders)
+            scalar = operand.span == Span.NONE and not operand.name.startswith("grad_")
+            low.values[node] = builder.make("scalar" if scalar else "load", attr=operand.name, span=operand.span)
+        elif node.op == "output":
+            outputs = list(node.args[0])
+        else:
+            try:
+                low.values[node] = low.lower(node)
+                if last_on_line.get(own) is node and isinstance(low.values[node], Node):
+                    builder.label(low.values[node], _assigned_name(own))
+            except _Unsupported as reason:
+                problems.append(f"{builder.source or '<gradient>'}: {reason}")
+                low.values[node] = builder.const(0.0)
+    builder.source = None
+    if problems:
+        raise TraceError("this function cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
+    names = [*traced.results, *(f"grad_{n}" for n in traced.gradients)]
+    return Graph({name: low.operand(out) for name, out in zip(names, outputs, strict=True)})
+
+
+def source_of(node: torch.fx.Node) -> Source | None:
+    """The author's line that made this node, if it was recorded."""
+    recorded = (node.meta.get("custom") or {}).get("source")
+    return Source(*recorded) if recorded else None
+
+
+def _last_on_line(graph: torch.fx.Graph) -> dict[Source | None, torch.fx.Node]:
+    return {source_of(n): n for n in graph.nodes if n.op == "call_function" and "sym_size" not in str(n.target)}
+
+
+def _assigned_name(source: Source | None) -> str | None:
+    """The variable that the author assigns on this line."""
+    if source is None:
+        return None
+    match = re.match(r"\s*([A-Za-z]\w*)\s*=[^=]", linecache.getline(source.file, source.line))
+    return match.group(1) if match else None

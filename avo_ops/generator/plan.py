@@ -1,0 +1,448 @@
+"""From one record to its cases: which graph computes what, what the forward saves, what the backward returns.
+
+A case is one combination of present optional tensors, string choices and (backward) wanted gradients.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from ..definitions.record import OpDef
+from .ir import Builder, Graph, Node, Span, is_const, verify, walk
+from .lower import lower
+from .simplify import contract, local_rules, split_sums
+from .trace import Operand, TraceError, trace
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a schema. ``kind``: tensor, ints, int, float, str or mask."""
+
+    name: str
+    kind: str
+    optional: bool = False
+    span: Span = Span.NONE
+    choices: tuple[str, ...] = ()
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of a call's selecting arguments and the graph that serves it.
+
+    ``graph`` has the results named in ``computed``; ``returned`` says which returns of the op exist in this case.
+    """
+
+    key: tuple[int, ...]
+    name: str
+    graph: Graph
+    returned: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Return:
+    """One return of an op. ``dtype``: the argument whose dtype it has, or "compute"."""
+
+    name: str
+    span: Span
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Op:
+    """One torch op: public, forward or backward."""
+
+    name: str
+    schema: str
+    arguments: tuple[Argument, ...]
+    returns: tuple[Return, ...]
+    primary: int
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the registry and the emitters need to know of one operator."""
+
+    record: OpDef
+    ops: tuple[Op, ...]
+    differentiable: tuple[str, ...] = ()
+    saved: tuple[tuple[str, str | int], ...] = ()  # ("arg", name) or ("return", index of the forward op)
+    gradients: dict[str, int] = field(default_factory=dict)
+
+
+
+def parse_schema(record: OpDef) -> tuple[Argument, ...]:
+    """The arguments of a record's schema.
+
+    Raises:
+        ValueError: a type that records may not use.
+    """
+    schema = torch._C.parse_schema(f"avo::{record.name}{record.schema}")
+    arguments = []
+    for a in schema.arguments:
+        text = re.sub(r"\[\]", "[]", str(a.type))
+        optional = text.startswith("Optional[")
+        text = text.removeprefix("Optional[").removesuffix("]") if optional else text
+        kind = {"Tensor": "tensor", "List[int]": "ints", "int": "int", "float": "float", "str": "str"}.get(text)
+        if kind is None:
+            raise ValueError(f"{record.name}: argument {a.name} has type {text}, which records do not support")
+        span = Span.parse(record.spans.get(a.name, "MN")) if kind == "tensor" else Span.NONE
+        arguments.append(Argument(a.name, kind, optional, span, record.choices.get(a.name, ())))
+        if kind == "str" and a.name not in record.choices:
+            raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
+    return tuple(arguments)
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """Present optional tensors and string choices of one forward case."""
+
+    present: dict[str, bool]
+    chosen: dict[str, str]
+
+    def suffix(self, record: OpDef) -> str:
+        parts = [n for n, there in self.present.items() if there]
+        parts += [c for n, c in self.chosen.items() if c != record.choices[n][0]]
+        return "".join(f"_{p}" for p in parts)
+
+
+def _patterns(arguments: Sequence[Argument]) -> list[_Pattern]:
+    optional = [a.name for a in arguments if a.kind == "tensor" and a.optional]
+    strings = [a for a in arguments if a.kind == "str"]
+    return [
+        _Pattern(dict(zip(optional, bits, strict=True)), dict(zip((s.name for s in strings), chosen, strict=True)))
+        for bits in itertools.product((False, True), repeat=len(optional))
+        for chosen in itertools.product(*(s.choices for s in strings))
+    ]
+
+
+def _joint(
+    record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: Sequence[str], builder: Builder
+) -> Graph:
+    """Results and gradients of one pattern in normal form, before anything is cut."""
+    tensors = [a for a in arguments if a.kind == "tensor" and pattern.present.get(a.name, True)]
+    scalars = [a.name for a in arguments if a.kind == "float"]
+
+    def call(by_name: dict[str, torch.Tensor], numbers: dict[str, torch.Tensor], cols: Any) -> Any:
+        return record.definition(**_keywords(arguments, pattern, by_name, numbers, cols))
+
+    gradient = record.gradient
+    stated = None
+    if gradient is not None:
+        fixed = _keywords(arguments, pattern, {}, {}, 0)
+
+        def stated(g: Any, a: Any, r: Any) -> dict[str, torch.Tensor]:
+            assert gradient is not None
+            return gradient(g, {**fixed, **a}, r)
+
+    traced = trace(
+        call,
+        [Operand(a.name, a.span) for a in tensors],
+        scalars,
+        record.results,
+        differentiable=[a.name for a in tensors],
+        grads=grads,
+        gradient=stated,
+    )
+    return lower(traced, builder)
+
+
+def _keywords(
+    arguments: Sequence[Argument], pattern: _Pattern, tensors: dict[str, Any], numbers: dict[str, Any], cols: Any
+) -> dict[str, Any]:
+    """The definition's keyword arguments in the canonical (rows, columns) call."""
+    fixed = {"ints": [cols], "int": -1}
+    values: dict[str, Any] = {}
+    for a in arguments:
+        if a.kind == "tensor":
+            values[a.name] = tensors.get(a.name)
+        elif a.kind == "float":
+            values[a.name] = numbers.get(a.name)
+        else:
+            values[a.name] = pattern.chosen[a.name] if a.kind == "str" else fixed[a.kind]
+    return values
+
+
+def _select_key(arguments: Sequence[Argument], pattern: _Pattern, mask: Sequence[bool] = ()) -> tuple[int, ...]:
+    key: list[int] = []
+    for a in arguments:
+        if a.kind == "tensor" and a.optional:
+            key.append(int(pattern.present[a.name]))
+        elif a.kind == "str":
+            key.append(a.choices.index(pattern.chosen[a.name]))
+        elif a.kind == "mask":
+            key.extend(int(m) for m in mask)
+    return tuple(key)
+
+
+@dataclass
+class _Cut:
+    """Splits a joint graph: what the gradients need of the forward becomes loads of saved values.
+
+    Saved are inputs, results, and values of one number a row; anything as large as the input is computed again.
+    """
+
+    builder: Builder
+    forward: dict[int, Node]
+    results: dict[int, str]
+    statistics: dict[int, str] = field(default_factory=dict)
+
+    def load_for(self, node: Node, args: tuple[Node, ...]) -> Node | None:
+        if node.index not in self.forward or node.op in ("load", "scalar", "const", "size"):
+            return None
+        if node.index in self.results and node.span == Span.BOTH:
+            return self.builder.load(self.results[node.index], Span.BOTH)
+        if node.span == Span.ROWS:
+            if node.index not in self.statistics:
+                taken = {*self.statistics.values(), *self.results.values()}
+                name = node.name or f"statistic{len(self.statistics)}"
+                while name in taken:
+                    name += "_"
+                self.statistics[node.index] = name
+            return self.builder.load(self.statistics[node.index], Span.ROWS)
+        return None
+
+    def backward(self, gradients: dict[str, Node]) -> Graph:
+        new: dict[int, Node] = {}
+
+        def visit(node: Node) -> Node:
+            if node.index not in new:
+                loaded = self.load_for(node, ())
+                if loaded is None:
+                    args = tuple(visit(a) for a in node.args)
+                    self.builder.source, self.builder.name = node.source, node.name
+                    loaded = node if args == node.args else self.builder.make(
+                        node.op, *args, attr=node.attr, span=node.span
+                    )  # fmt: skip
+                new[node.index] = loaded
+            return new[node.index]
+
+        return Graph({name: visit(node) for name, node in gradients.items()})
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """One pattern with one set of incoming gradients."""
+
+    pattern: _Pattern
+    grads: tuple[str, ...]
+    builder: Builder
+    forward: Graph
+    statistics: dict[str, Node]
+    backward: Graph
+
+
+def _derive(record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: tuple[str, ...]) -> _Derived:
+    b = Builder(rules=local_rules)
+    joint = _joint(record, arguments, pattern, grads, b)
+    results = {n: node for n, node in joint.results.items() if n in record.results}
+    forward_nodes = {n.index: n for n in walk(results.values())}
+    known = frozenset(i for i, n in forward_nodes.items() if n.span == Span.ROWS)
+    joint = Graph({**results, **split_sums(b, Graph({n: v for n, v in joint.results.items() if n not in results}), known).results})
+    cut = _Cut(b, forward_nodes, {node.index: name for name, node in results.items()})
+    backward = cut.backward({n: v for n, v in joint.results.items() if n not in results})
+    statistics = {name: forward_nodes[index] for index, name in cut.statistics.items()}
+    return _Derived(pattern, grads, b, Graph(results), statistics, backward)
+
+
+def _case_graph(b: Builder, results: dict[str, Node]) -> Graph:
+    graph = contract(b, split_sums(b, Graph(results)))
+    verify(graph)
+    return graph
+
+
+def make_plan(record: OpDef) -> Plan:
+    """Trace, derive and cut every pattern of one record.
+
+    Raises:
+        TraceError: the definition cannot become a kernel (file, line, reason and way out in the message).
+    """
+    arguments = parse_schema(record)
+    tensors = [a for a in arguments if a.kind == "tensor"]
+    patterns = _patterns(arguments)
+    grad_sets = [
+        tuple(n for n, there in zip(record.results, bits, strict=True) if there)
+        for bits in itertools.product((True, False), repeat=len(record.results))
+        if any(bits)
+    ]
+    derived = {(i, g): _derive(record, arguments, p, g) for i, p in enumerate(patterns) for g in grad_sets}
+
+    # What any case needs is saved in all of them: one schema serves every case.
+    statistics: list[str] = []
+    needed: set[str] = set()
+    for d in derived.values():
+        statistics += [s for s in d.statistics if s not in statistics]
+        needed |= {n.attr for n in d.backward.nodes() if n.op == "load"}
+    differentiable = tuple(a.name for a in tensors)
+    saved_args = [a for a in tensors if a.name in needed or a.span != Span.BOTH]
+    saved_results = [r for r in record.results if r in needed]
+    dtype_of = {r: record.dtypes.get(r, tensors[0].name) for r in record.results}
+
+    first = derived[0, grad_sets[0]]
+    returns = tuple(Return(r, first.forward.results[r].span, dtype_of[r]) for r in record.results)
+    stat_returns = tuple(Return(s, Span.ROWS, "compute") for s in statistics)
+    public_cases, forward_cases = [], []
+    for i, pattern in enumerate(patterns):
+        d = derived[i, grad_sets[0]]
+        own = {s: n for g in grad_sets for s, n in derived[i, g].statistics.items() if s in d.statistics} and d.statistics
+        graph = _case_graph(d.builder, {**d.forward.results, **own})
+        name = f"{record.name}_forward{pattern.suffix(record)}"
+        key = _select_key(arguments, pattern)
+        public_cases.append(Case(key, name, graph, (True,) * len(returns)))
+        # A statistic that this pattern lacks is returned all the same (as an empty tensor is not None in a schema).
+        forward_cases.append(Case(key, name, graph, (True,) * (len(returns) + len(stat_returns))))
+    primary = arguments.index(tensors[0])
+    public = Op(record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(public_cases))
+    forward = Op(
+        f"{record.name}_forward",
+        f"{record.name}_forward{_with_returns(record.schema, [r.name for r in (*returns, *stat_returns)])}",
+        arguments,
+        (*returns, *stat_returns),
+        primary,
+        tuple(forward_cases),
+    )
+
+    several = len(record.results) > 1
+    grad_arguments = [
+        Argument(f"grad_{r}" if several else "grad", "tensor", several, ret.span)
+        for r, ret in zip(record.results, returns, strict=True)
+    ]
+    saved = [
+        *saved_args,
+        *(Argument(r, "tensor", False, first.forward.results[r].span) for r in saved_results),
+        *(Argument(s, "tensor", False, Span.ROWS) for s in statistics),
+    ]
+    plain = [a for a in arguments if a.kind != "tensor"]
+    # Gradients that are one value in every case are returned once.
+    groups: list[list[str]] = []
+    for a in differentiable:
+        for group in groups:
+            if all(_same(d, a, group[0]) for d in derived.values()):
+                group.append(a)
+                break
+        else:
+            groups.append([a])
+    gradients = {a: i for i, group in enumerate(groups) for a in group}
+    mask = Argument("mask", "mask", length=len(groups))
+    backward_arguments = (*grad_arguments, *saved, *plain, mask)
+    names = {a.name for a in backward_arguments}
+    primary_name = next(a.name for a in (*saved, *grad_arguments) if a.span == Span.BOTH and not a.optional)
+
+    def grad_dtype(group: list[str]) -> str:
+        for name in group:
+            if name in names:
+                return name
+            for r, source in dtype_of.items():
+                if source == name:
+                    return r if r in names else (f"grad_{r}" if several else "grad")
+        raise TraceError(f"{record.name}: the dtype of the gradient of {group[0]} is not known in the backward")
+
+    spans = {a.name: a.span for a in tensors}
+    backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g)) for g in groups)
+    backward_cases = []
+    for (i, grads), d in derived.items():
+        pattern = _Pattern(
+            {**{g.name: (r in grads) for g, r in zip(grad_arguments, record.results, strict=True) if several}, **d.pattern.present},
+            d.pattern.chosen,
+        )
+        for bits in itertools.product((False, True), repeat=len(groups)):
+            exists = [bit and _differs_from_zero(d, g[0]) for bit, g in zip(bits, groups, strict=True)]
+            computed = _computed(exists, backward_returns, groups, d)
+            results = {f"grad_{g[0]}": d.backward.results[f"grad_{g[0]}"] for g, c in zip(groups, computed, strict=True) if c}
+            everything = all(c or not _differs_from_zero(d, g[0]) for c, g in zip(computed, groups, strict=True))
+            name = f"{record.name}_backward{d.pattern.suffix(record)}"
+            name += "" if grads == tuple(record.results) else "".join(f"_from_{g}" for g in grads)
+            name += "" if everything else "_to" + "".join(f"_{g[0]}" for g, c in zip(groups, computed, strict=True) if c)
+            graph = _case_graph(d.builder, _rename_grads(d.builder, results, several))
+            backward_cases.append(Case(_select_key(backward_arguments, pattern, bits), name, graph, tuple(exists)))
+    backward_cases = _share(backward_cases)
+    schema = ", ".join(_declare(a) for a in backward_arguments)
+    results_text = ", ".join("Tensor?" for _ in groups)
+    backward = Op(
+        f"{record.name}_backward",
+        f"{record.name}_backward({schema}) -> {results_text if len(groups) == 1 else f'({results_text})'}",
+        backward_arguments,
+        backward_returns,
+        backward_arguments.index(next(a for a in backward_arguments if a.name == primary_name)),
+        tuple(backward_cases),
+    )
+    saved_from: list[tuple[str, str | int]] = [("arg", a.name) for a in saved_args]
+    order = [r.name for r in forward.returns]
+    saved_from += [("return", order.index(n)) for n in (*saved_results, *statistics)]
+    return Plan(record, (public, forward, backward), differentiable, tuple(saved_from), gradients)
+
+
+def _share(cases: Sequence[Case]) -> list[Case]:
+    """Cases with the same graph share one kernel, under the shortest of their names."""
+    shortest: dict[str, str] = {}
+    for case in cases:
+        text = signature(case.graph)
+        shortest[text] = min(shortest.get(text, case.name), case.name, key=lambda n: (len(n), n))
+    return [replace(c, name=shortest[signature(c.graph)]) for c in cases]
+
+
+def signature(graph: Graph) -> str:
+    """A text that is equal for graphs that compute the same."""
+    number: dict[int, int] = {}
+    lines = []
+    for node in graph.nodes():
+        number[node.index] = len(number)
+        lines.append(f"{node.op} {[number[a.index] for a in node.args]} {node.attr!r} {node.span!r}")
+    return "\n".join([*lines, *(f"{n} {number[v.index]}" for n, v in graph.results.items())])
+
+
+def _rename_grads(b: Builder, results: dict[str, Node], several: bool) -> dict[str, Node]:
+    """Loads of the only incoming gradient are called "grad", as the backward's argument is."""
+    if several:
+        return results
+    new: dict[int, Node] = {}
+    for node in walk(results.values()):
+        args = tuple(new[a.index] for a in node.args)
+        b.source, b.name = node.source, node.name
+        if node.op == "load" and str(node.attr).startswith("grad_"):
+            new[node.index] = b.load("grad", node.span)
+        else:
+            new[node.index] = node if args == node.args else b.make(node.op, *args, attr=node.attr, span=node.span)
+    b.source = b.name = None
+    return {name: new[node.index] for name, node in results.items()}
+
+
+def _computed(
+    exists: list[bool], returns: tuple[Return, ...], groups: list[list[str]], d: _Derived
+) -> list[bool]:
+    """Which gradients a kernel computes: column sums come all together, so that there are fewer kernels."""
+    sums = any(e and r.span == Span.COLS for e, r in zip(exists, returns, strict=True))
+    return [
+        e or (sums and r.span == Span.COLS and _differs_from_zero(d, g[0]))
+        for e, r, g in zip(exists, returns, groups, strict=True)
+    ]
+
+
+def _differs_from_zero(d: _Derived, name: str) -> bool:
+    """Whether there is a gradient at all: none for an absent tensor, nor where no used result depends on it."""
+    gradient = d.backward.results.get(f"grad_{name}")
+    return gradient is not None and not is_const(gradient, 0.0)
+
+
+def _same(d: _Derived, a: str, b: str) -> bool:
+    grads = d.backward.results
+    return f"grad_{a}" in grads and f"grad_{b}" in grads and grads[f"grad_{a}"] is grads[f"grad_{b}"]
+
+
+def _declare(a: Argument) -> str:
+    kind = {"tensor": "Tensor", "ints": "SymInt[]", "int": "int", "float": "float", "str": "str", "mask": "bool[]"}[a.kind]
+    return f"{kind}{'?' if a.optional else ''} {a.name}"
+
+
+def _with_returns(schema: str, names: Sequence[str]) -> str:
+    head = schema.rsplit("->", 1)[0]
+    if len(names) == 1:
+        return f"{head}-> Tensor"
+    return f"{head}-> ({', '.join(f'Tensor {n}' for n in names)})"

@@ -1,0 +1,161 @@
+"""Expressions and statements, in the common subset of CUDA and C++ that both emitters share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .ir import PRIMITIVES, Node, Span, uses
+
+# Words that an author may use as a variable and that a kernel cannot.
+_RESERVED = frozenset(
+    "M N T P V C X W K row rows live tile part turn scratch base step double float int bool const char long short signed"
+    " unsigned void auto if else for while do switch case default return struct class template typename this new delete"
+    " operator public private static extern inline register volatile goto break continue sizeof union enum and or not xor"
+    " true false p j c a n aligned partials groups chunk".split()
+)
+
+
+def literal(value: float) -> str:
+    """A constant of the compute type; 17 digits name a double exactly."""
+    if value != value:
+        return "quiet_nan<C>()"
+    if value in (float("inf"), float("-inf")):
+        return "highest<C>()" if value > 0 else "lowest<C>()"
+    text = repr(float(value))
+    return f"C({text})"
+
+
+@dataclass
+class Names:
+    """Gives each value of one kernel a name: the author's variable where there is one, and never the same twice."""
+
+    taken: set[str] = field(default_factory=set)
+    counter: int = 0
+
+    def reserve(self, name: str) -> str:
+        self.taken.add(name)
+        return name
+
+    def scope(self) -> Names:
+        """Names of an inner scope: those of this one are taken, its own do not leak out."""
+        return Names(set(self.taken), self.counter)
+
+    def of(self, node: Node) -> str:
+        name = node.name or ""
+        if node.is_reduction:
+            inner = node.args[0].attr if node.args[0].op == "load" else node.args[0].name
+            verb = {"sum": "sum", "amax": "max", "amin": "min"}[node.op]
+            name = name or (f"{verb}_{inner}" if inner else "")
+        if not re.fullmatch(r"[A-Za-z]\w*", name) or name in _RESERVED:
+            self.counter += 1
+            name = f"t{self.counter}"
+        while name in self.taken:
+            name += "_"
+        return self.reserve(name)
+
+
+@dataclass
+class Body:
+    """Straight-line code for some roots: ``known`` nodes have a name already, shared ones get one.
+
+    ``row_value`` spells a value that does not vary along the columns where an element is computed.
+    """
+
+    names: Names
+    known: dict[int, str]
+    declare: str  # how a value is declared, as in "const C"
+    row_value: Callable[[str], str] = staticmethod(lambda text: text)
+    element: bool = True
+    keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
+
+    def emit(self, roots: Iterable[Node]) -> tuple[list[str], list[str]]:
+        """The statements, and one expression for each root."""
+        roots = list(roots)
+        count = self._uses(roots)
+        lines: list[str] = []
+        known = dict(self.known)
+        for node in self._order(roots):
+            if node.index not in self.keep and (count[node.index] > 1 or node.name is not None):
+                text, _ = self._expression(node, known)
+                name = self.names.of(node)
+                lines.append(f"{'const auto' if node.is_mask else self.declare} {name} = {text};")
+                known[node.index] = name
+        return lines, [self._expression(r, known)[0] for r in roots]
+
+    def _stops(self, node: Node) -> bool:
+        return node.index in self.known or node.op == "const"
+
+    def _order(self, roots: list[Node]) -> list[Node]:
+        seen: set[int] = set()
+        order: list[Node] = []
+
+        def visit(node: Node) -> None:
+            if node.index in seen or self._stops(node):
+                return
+            seen.add(node.index)
+            for a in node.args:
+                visit(a)
+            order.append(node)
+
+        for root in roots:
+            visit(root)
+        return order
+
+    def _uses(self, roots: list[Node]) -> dict[int, int]:
+        count = {n.index: 0 for n in self._order(roots)}
+        for node in [*roots, *(a for n in self._order(roots) for a in n.args)]:
+            if node.index in count:
+                count[node.index] += 1
+        return count
+
+    def _expression(self, node: Node, known: dict[int, str]) -> tuple[str, int]:
+        if node.index in known:
+            text = known[node.index]
+            return (self.row_value(text) if self.element and not node.span & Span.COLS else text), 9
+        if node.op == "const":
+            text = literal(node.attr)
+            return (self.row_value(text) if self.element else text), 9
+        primitive = PRIMITIVES[node.op]
+        parts = []
+        for i, a in enumerate(node.args):
+            text, precedence = self._expression(a, known)
+            needs = primitive.precedence + (i > 0 or primitive.precedence == 8)
+            in_call = primitive.precedence == 9
+            parts.append(text if in_call or precedence >= needs else f"({text})")
+        return primitive.spelling.format(*parts), primitive.precedence
+
+
+def formula_comment(formula: str, source: str, width: int = 110) -> list[str]:
+    """The record's formula and source as comment lines."""
+    lines: list[str] = []
+    for text in (formula, f"Source: {source}"):
+        line = "//"
+        for word in text.split():
+            if len(line) + 1 + len(word) > width:
+                lines.append(line)
+                line = "//  "
+            line += " " + word
+        lines.append(line)
+    return lines
+
+
+def row_level(nodes: Iterable[Node], roots: Iterable[Node], phase: dict[int, int]) -> dict[int, list[Node]]:
+    """Values that do not vary along the columns and must be named, by the phase in which they become known."""
+    nodes, roots = list(nodes), list(roots)
+    count = uses(roots)
+    inside = {n.index for n in nodes}
+    wanted: dict[int, list[Node]] = {}
+    result = {r.index for r in roots}
+    users: dict[int, list[Node]] = {}
+    for n in nodes:
+        for a in n.args:
+            users.setdefault(a.index, []).append(n)
+    for n in nodes:
+        if n.span & Span.COLS or n.op in ("load", "scalar", "const", "size") or n.is_reduction or n.index not in inside:
+            continue
+        later = any(u.span & Span.COLS or u.is_reduction or phase[u.index] > phase[n.index] for u in users.get(n.index, []))
+        if later or n.index in result or count[n.index] > 1 or n.name:
+            wanted.setdefault(phase[n.index], []).append(n)
+    return wanted

@@ -1,0 +1,266 @@
+"""Rewriting of the normal form: local identities when a node is made, and sums that split or vanish."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .ir import PRIMITIVES, Builder, Graph, Node, Span, is_const, uses
+
+
+def local_rules(b: Builder, op: str, args: tuple[Node, ...], attr: object) -> Node | None:
+    """A simpler node for ``op(*args)``, or None. Identities hold for every input, signed zeros and NaN included."""
+    if op in _RULES:
+        simpler = _RULES[op](b, args)
+        if simpler is not None:
+            return simpler
+    if op in PRIMITIVES and op in _FOLDABLE and all(is_const(a) for a in args):
+        return b.const(_FOLDABLE[op](*(a.attr for a in args)))
+    return None
+
+
+_FOLDABLE: dict[str, Callable[..., float]] = {
+    "neg": lambda x: -x,
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+}
+
+
+def _mul(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    for one, other in (args, args[::-1]):
+        if is_const(one, 1.0):
+            return other
+        if is_const(one, -1.0):
+            return b.make("neg", other)
+        if one.op == "neg" and is_const(other):
+            return b.make("mul", one.args[0], b.const(-other.attr))
+        if not (is_const(one) and one.attr and other.op == "mul"):
+            continue
+        for inner, rest in (other.args, other.args[::-1]):
+            # c * (d * x) = (c * d) * x: one rounding fewer.
+            if is_const(inner):
+                return b.make("mul", b.const(one.attr * inner.attr), rest)
+            # c * (r * x) = (c * r) * x where r does not vary along the columns: once a row, not once an element;
+            # c * ((d * y) * x) = ((c * d) * y) * x.
+            if rest.span & Span.COLS and (not inner.span & Span.COLS or _has_const(inner)):
+                return b.make("mul", b.make("mul", one, inner), rest)
+    return None
+
+
+def _has_const(node: Node) -> bool:
+    return node.op == "mul" and any(is_const(a) for a in node.args)
+
+
+def _add(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    for one, other in (args, args[::-1]):
+        if is_const(one, -0.0):  # x + 0 is not x for x = -0
+            return other
+        if one.op == "neg":
+            return b.make("sub", other, one.args[0])
+        # x + (x + y) = 2 x + y: the doubling is exact.
+        if one.op == "add" and other in one.args and other.op == "mul":
+            rest = one.args[1] if one.args[0] is other else one.args[0]
+            return b.make("add", b.make("mul", b.const(2.0), other), rest)
+    return None
+
+
+def _sub(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    if is_const(args[1], 0.0):
+        return args[0]
+    if args[1].op == "neg":
+        return b.make("add", args[0], args[1].args[0])
+    return None
+
+
+def _div(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    top, bottom = args
+    if is_const(bottom, 1.0):
+        return top
+    if is_const(bottom) and bottom.attr and math.frexp(bottom.attr)[0] in (0.5, -0.5):
+        return b.make("mul", top, b.const(1.0 / bottom.attr))
+    if bottom.op == "sqrt":
+        return b.make("mul", top, b.make("rsqrt", bottom.args[0]))
+    # One division a row, then products: within 1.5 ulp of the quotient, and much cheaper for each element.
+    if not is_const(bottom) and bottom.op != "size" and top.span & ~bottom.span:
+        return b.make("mul", top, b.make("recip", bottom))
+    return None
+
+
+def _pow(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    base, power = args
+    if not is_const(power):
+        return None
+    square = b.make("mul", base, base) if power.attr in (2.0, 3.0, 4.0, -2.0) else None
+    if power.attr == 1.0:
+        return base
+    if power.attr == 0.5:
+        return b.make("sqrt", base)
+    if power.attr == -0.5:
+        return b.make("rsqrt", base)
+    if power.attr == -1.0:
+        return b.make("recip", base)
+    if square is not None:
+        if power.attr == 2.0:
+            return square
+        if power.attr == 3.0:
+            return b.make("mul", square, base)
+        if power.attr == 4.0:
+            return b.make("mul", square, square)
+        return b.make("recip", square)
+    return None
+
+
+def _neg(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    (x,) = args
+    if x.op == "neg":
+        return x.args[0]
+    if x.op == "sub":
+        return b.make("sub", x.args[1], x.args[0])
+    if x.op == "mul" and any(is_const(a) for a in x.args):
+        constant, other = x.args if is_const(x.args[0]) else x.args[::-1]
+        return b.make("mul", b.const(-constant.attr), other)
+    return None
+
+
+def _exp(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    (x,) = args
+    # exp(-z * z) keeps its accuracy as one primitive, and is what erfc shares with its derivative.
+    if x.op == "neg" and x.args[0].op == "mul" and x.args[0].args[0] is x.args[0].args[1]:
+        return b.make("exp_neg_sq", x.args[0].args[0])
+    return None
+
+
+def _where(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    return args[1] if args[1] is args[2] else None
+
+
+_RULES: dict[str, Callable[[Builder, tuple[Node, ...]], Node | None]] = {
+    "mul": _mul, "add": _add, "sub": _sub, "div": _div, "pow": _pow, "neg": _neg, "exp": _exp, "where": _where,
+}  # fmt: skip
+
+
+def phase_of(nodes: list[Node], known: frozenset[int] = frozenset()) -> dict[int, int]:
+    """How many row reductions must have ended before each node can be computed; ``known`` nodes are there already."""
+    phase: dict[int, int] = {}
+    for node in nodes:
+        before = max((phase[a.index] for a in node.args), default=0)
+        phase[node.index] = 0 if node.index in known else before + (node.is_reduction and node.attr == Span.COLS)
+    return phase
+
+
+def rebuild(b: Builder, graph: Graph, change: Callable[[Node, tuple[Node, ...]], Node | None]) -> Graph:
+    """The graph with every node offered to ``change`` (node, its new operands), operands first."""
+    new: dict[int, Node] = {}
+    for node in graph.nodes():
+        args = tuple(new[a.index] for a in node.args)
+        changed = change(node, args)
+        if changed is None:
+            b.source, b.name = node.source, node.name
+            changed = node if args == node.args else b.make(node.op, *args, attr=node.attr, span=node.span)
+        new[node.index] = changed
+    b.source = b.name = None
+    return Graph({name: new[node.index] for name, node in graph.results.items()})
+
+
+def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) -> Graph:
+    """Pull factors that do not vary along the columns out of row sums and split sums of terms, where that saves a phase.
+
+    sum(f * r) = r * sum(f), sum(f + g) = sum(f) + sum(g), and sum(x - mean(x)) = 0. After it the sums of a norm's
+    backward no longer wait for one another, so they share one pass over the row.
+    """
+    for _ in range(8):
+        phase = phase_of(graph.nodes(), known)
+        late = [
+            n for n in graph.nodes()
+            if n.op == "sum" and n.attr == Span.COLS and phase[n.index] > 1 and _splits(n.args[0], phase, phase[n.index])
+        ]  # fmt: skip
+        if not late:
+            return graph
+        target = late[0]
+        total = _sum_of(b, target.args[0])
+        changed = rebuild(b, graph, lambda node, args: total if node is target else None)  # noqa: B023
+        if max(phase_of(changed.nodes(), known).values()) > max(phase.values()):
+            return graph
+        if len(changed.nodes()) == len(graph.nodes()) and changed.results == graph.results:
+            return graph
+        graph = changed
+    return graph
+
+
+def _splits(value: Node, phase: dict[int, int], at: int) -> bool:
+    """Whether the sum of ``value``, which becomes known in phase ``at``, splits into sums that are known earlier."""
+    terms = _terms(value)
+    return all(phase[f.index] + 1 < at for _, _, f in terms if f is not None)
+
+
+def _terms(value: Node, sign: float = 1.0, factor: tuple[Node, ...] = ()) -> list[tuple[float, tuple[Node, ...], Node | None]]:
+    """``value`` as a sum of terms sign * product(factor) * f, factors constant along the columns; f None: just 1."""
+    if not value.span & Span.COLS:
+        return [(sign, (*factor, value), None)]
+    if _is_centred(value):
+        return [(sign, factor, value)]
+    if value.op == "neg":
+        return _terms(value.args[0], -sign, factor)
+    if value.op in ("add", "sub"):
+        other = -sign if value.op == "sub" else sign
+        return _terms(value.args[0], sign, factor) + _terms(value.args[1], other, factor)
+    if value.op == "mul":
+        for one, rest in (value.args, value.args[::-1]):
+            if not one.span & Span.COLS:
+                return _terms(rest, sign, (*factor, one))
+    if value.op == "div" and not value.args[1].span & Span.COLS:
+        # Kept as a factor by its reciprocal would round twice; a size is the only divisor left here.
+        return _terms(value.args[0], sign, (*factor, ("/", value.args[1])))  # type: ignore[arg-type]
+    return [(sign, factor, value)]
+
+
+def _sum_of(b: Builder, value: Node) -> Node:
+    total: Node | None = None
+    for sign, factors, f in _terms(value):
+        if f is not None and _is_centred(f):
+            continue
+        term = b.make("sum", f, attr=Span.COLS) if f is not None else b.size(Span.COLS)
+        for factor in factors:
+            if isinstance(factor, tuple):
+                term = b.make("div", term, factor[1])
+            else:
+                term = b.make("mul", term, factor)
+        if sign < 0:
+            term = b.make("neg", term)
+        total = term if total is None else b.make("add", total, term)
+    return total if total is not None else b.const(0.0)
+
+
+def _is_centred(value: Node) -> bool:
+    """Whether value is x - mean(x) over the columns: its sum vanishes but for rounding."""
+    if value.op != "sub":
+        return False
+    x, mean = value.args
+    return (
+        mean.op == "div" and mean.args[1].op == "size" and mean.args[1].attr == Span.COLS
+        and mean.args[0].op == "sum" and mean.args[0].attr == Span.COLS and mean.args[0].args[0] is x
+    )  # fmt: skip
+
+
+def contract(b: Builder, graph: Graph) -> Graph:
+    """Write a * b + c as fma where the product has no other use: the only contraction that any kernel gets."""
+    count = uses(graph.results.values())
+
+    def change(node: Node, args: tuple[Node, ...]) -> Node | None:
+        if node.op not in ("add", "sub"):
+            return None
+        for i in (1, 0):
+            old, product = node.args[i], args[i]
+            if product.op != "mul" or count[old.index] != 1 or not product.span & Span.COLS:
+                continue
+            left, right, other = product.args[0], product.args[1], args[1 - i]
+            b.source, b.name = node.source, node.name
+            if node.op == "add":
+                return b.make("fma", left, right, other)
+            if i == 1:
+                return b.make("fma", b.make("neg", left), right, other)
+            return b.make("fma", left, right, b.make("neg", other))
+        return None
+
+    return rebuild(b, graph, change)

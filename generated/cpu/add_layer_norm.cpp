@@ -1,0 +1,765 @@
+// add_layer_norm: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* residual_out_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    V sum_residual_out_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
+    });
+    const C sum_residual_out = hsum(sum_residual_out_lanes);
+    const C mean = sum_residual_out / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 4, row, rstd);
+    store_stat<C>(a, 5, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      const V y = centred * V(rstd);
+      part.store(y_row + c, y);
+      part.store(residual_out_row + c, residual_out);
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+    close_row<C>(a, 3, row, 0, N, residual_out_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* bias_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    V sum_residual_out_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
+    });
+    const C sum_residual_out = hsum(sum_residual_out_lanes);
+    const C mean = sum_residual_out / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 5, row, rstd);
+    store_stat<C>(a, 6, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V bias = part.load(bias_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      const V y = m_fma(centred, V(rstd), bias);
+      part.store(y_row + c, y);
+      part.store(residual_out_row + c, residual_out);
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+    close_row<C>(a, 4, row, 0, N, residual_out_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    V sum_residual_out_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
+    });
+    const C sum_residual_out = hsum(sum_residual_out_lanes);
+    const C mean = sum_residual_out / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 5, row, rstd);
+    store_stat<C>(a, 6, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      const V y = centred * V(rstd);
+      const V y_ = weight * y;
+      part.store(y_row + c, y_);
+      part.store(residual_out_row + c, residual_out);
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+    close_row<C>(a, 4, row, 0, N, residual_out_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  const C* bias_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* residual_out_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 5, N));
+    V sum_residual_out_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
+    });
+    const C sum_residual_out = hsum(sum_residual_out_lanes);
+    const C mean = sum_residual_out / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 6, row, rstd);
+    store_stat<C>(a, 7, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V bias = part.load(bias_row + c);
+      const V residual_out = x + residual;
+      const V centred = residual_out - V(mean);
+      const V y = centred * V(rstd);
+      const V y_ = m_fma(weight, y, bias);
+      part.store(y_row + c, y_);
+      part.store(residual_out_row + c, residual_out);
+    });
+    close_row<C>(a, 4, row, 0, N, y_row);
+    close_row<C>(a, 5, row, 0, N, residual_out_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V sum_grad_y_lanes(C(0));
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V centred = residual_out - V(mean);
+      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
+      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+    });
+    const C sum_grad_y = hsum(sum_grad_y_lanes);
+    const C t2 = hsum(t2_lanes);
+    const C t3 = -(sum_grad_y * rstd) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(centred, V(t4), grad_y * V(rstd))));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const C rstd = load_stat<C>(a, 2, row);
+    const C mean = load_stat<C>(a, 3, row);
+    const C t1 = rstd * (rstd * rstd);
+    V sum_grad_y_lanes(C(0));
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V centred = residual_out - V(mean);
+      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
+      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+    });
+    const C sum_grad_y = hsum(sum_grad_y_lanes);
+    const C t2 = hsum(t2_lanes);
+    const C t3 = -(sum_grad_y * rstd) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), grad_y * V(rstd)));
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_residual_out_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      C* grad_x_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
+        part.store(grad_x_row + c, grad_residual_out);
+      });
+      close_row<C>(a, 1, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+      });
+    }
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V sum_grad_y_lanes(C(0));
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V centred = residual_out - V(mean);
+      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
+      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+    });
+    const C sum_grad_y = hsum(sum_grad_y_lanes);
+    const C t2 = hsum(t2_lanes);
+    const C t3 = -(sum_grad_y * rstd) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(centred, V(t4), grad_y * V(rstd))));
+      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const C rstd = load_stat<C>(a, 2, row);
+    const C mean = load_stat<C>(a, 3, row);
+    const C t1 = rstd * (rstd * rstd);
+    V sum_grad_y_lanes(C(0));
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V centred = residual_out - V(mean);
+      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
+      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+    });
+    const C sum_grad_y = hsum(sum_grad_y_lanes);
+    const C t2 = hsum(t2_lanes);
+    const C t3 = -(sum_grad_y * rstd) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), grad_y * V(rstd)));
+      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V centred = residual_out - V(mean);
+        const V y = V(rstd) * centred;
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+      });
+    }
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    const C mean = load_stat<C>(a, 5, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V t4 = weight * grad_y;
+      const V centred = residual_out - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, t4 * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      part.store(grad_x_row + c, V(t4) + (grad_residual_out + m_fma(centred, V(t5), weight * grad_y * V(rstd))));
+    });
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    const C mean = load_stat<C>(a, 5, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V t4 = weight * grad_y;
+      const V centred = residual_out - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, t4 * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t4) + (grad_residual_out + m_fma(centred, V(t5), weight * grad_y * V(rstd))));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+    });
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V t4 = weight * grad_y;
+      const V centred = residual_out - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, t4 * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), weight * grad_y * V(rstd)));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V t4 = weight * grad_y;
+      const V centred = residual_out - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, t4 * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), weight * grad_y * V(rstd)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V centred = residual_out - V(mean);
+        const V y = V(rstd) * centred;
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+      });
+    }
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 2, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
+  zero_partial<C>(a, chunk, 2, 1, 0, N);
+  C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    const C mean = load_stat<C>(a, 5, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V t4 = weight * grad_y;
+      const V centred = residual_out - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, t4 * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t4) + (grad_residual_out + m_fma(centred, V(t5), weight * grad_y * V(rstd))));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+    });
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 2, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
+  zero_partial<C>(a, chunk, 2, 1, 0, N);
+  C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V residual_out = part.load(residual_out_row + c);
+      const V t4 = weight * grad_y;
+      const V centred = residual_out - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, t4 * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V centred = residual_out - V(mean);
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), weight * grad_y * V(rstd)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_add_layer_norm[] = {
+    {"add_layer_norm_forward", add_layer_norm_forward<float>, add_layer_norm_forward<double>},
+    {"add_layer_norm_forward_bias", add_layer_norm_forward_bias<float>, add_layer_norm_forward_bias<double>},
+    {"add_layer_norm_forward_weight", add_layer_norm_forward_weight<float>, add_layer_norm_forward_weight<double>},
+    {"add_layer_norm_forward_weight_bias", add_layer_norm_forward_weight_bias<float>, add_layer_norm_forward_weight_bias<double>},
+    {"add_layer_norm_backward", add_layer_norm_backward<float>, add_layer_norm_backward<double>},
+    {"add_layer_norm_backward_from_y", add_layer_norm_backward_from_y<float>, add_layer_norm_backward_from_y<double>},
+    {"add_layer_norm_backward_from_residual_out", add_layer_norm_backward_from_residual_out<float>, add_layer_norm_backward_from_residual_out<double>},
+    {"add_layer_norm_backward_bias_to_bias", add_layer_norm_backward_bias_to_bias<float>, add_layer_norm_backward_bias_to_bias<double>},
+    {"add_layer_norm_backward_bias", add_layer_norm_backward_bias<float>, add_layer_norm_backward_bias<double>},
+    {"add_layer_norm_backward_bias_from_y", add_layer_norm_backward_bias_from_y<float>, add_layer_norm_backward_bias_from_y<double>},
+    {"add_layer_norm_backward_weight_to_weight", add_layer_norm_backward_weight_to_weight<float>, add_layer_norm_backward_weight_to_weight<double>},
+    {"add_layer_norm_backward_weight_to_x", add_layer_norm_backward_weight_to_x<float>, add_layer_norm_backward_weight_to_x<double>},
+    {"add_layer_norm_backward_weight", add_layer_norm_backward_weight<float>, add_layer_norm_backward_weight<double>},
+    {"add_layer_norm_backward_weight_from_y_to_x", add_layer_norm_backward_weight_from_y_to_x<float>, add_layer_norm_backward_weight_from_y_to_x<double>},
+    {"add_layer_norm_backward_weight_from_y", add_layer_norm_backward_weight_from_y<float>, add_layer_norm_backward_weight_from_y<double>},
+    {"add_layer_norm_backward_weight_bias_to_weight_bias", add_layer_norm_backward_weight_bias_to_weight_bias<float>, add_layer_norm_backward_weight_bias_to_weight_bias<double>},
+    {"add_layer_norm_backward_weight_bias", add_layer_norm_backward_weight_bias<float>, add_layer_norm_backward_weight_bias<double>},
+    {"add_layer_norm_backward_weight_bias_from_y", add_layer_norm_backward_weight_bias_from_y<float>, add_layer_norm_backward_weight_bias_from_y<double>},
+};
+AVO_HIDDEN extern const int kernels_add_layer_norm_count = 18;
+
+} // namespace AVO_ISA_NAMESPACE

@@ -1,0 +1,267 @@
+// bias_gelu: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V t1 = x + bias;
+        const V t2 = t1 * V(C(-0.7071067811865476));
+        part.store(y_row + c, t1 * V(C(0.5)) * m_erfc(t2, m_exp_neg_sq(t2)));
+      });
+      close_row<C>(a, 2, row, c0, n, y_row);
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V t1 = x + bias;
+        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V u = t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0)));
+        part.store(y_row + c, t1 * m_sigmoid(u));
+      });
+      close_row<C>(a, 2, row, c0, n, y_row);
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t2 = t1 * V(C(-0.7071067811865476));
+        const V t3 = m_exp_neg_sq(t2);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(V(C(0.5)), m_erfc(t2, t3) * grad, t3 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
+      });
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t2 = t1 * V(C(-0.7071067811865476));
+        const V t3 = m_exp_neg_sq(t2);
+        part.store(grad_x_row + c, m_fma(V(C(0.5)), m_erfc(t2, t3) * grad, t3 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
+      });
+      close_row<C>(a, 3, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t2 = t1 * V(C(-0.7071067811865476));
+        const V t3 = m_exp_neg_sq(t2);
+        const V t4 = m_fma(V(C(0.5)), m_erfc(t2, t3) * grad, t3 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad));
+        part.store(grad_x_row + c, t4);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t4);
+      });
+      close_row<C>(a, 3, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V t2 = t * V(C(1.5957691216057308));
+        const V t3 = t * V(C(0.044715));
+        const V t4 = m_fma(t, t3, V(C(1.0)));
+        const V u = t2 * t4;
+        const V t5 = m_sigmoid(u);
+        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t7 = t2 * t6;
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
+      });
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V t2 = t * V(C(1.5957691216057308));
+        const V t3 = t * V(C(0.044715));
+        const V t4 = m_fma(t, t3, V(C(1.0)));
+        const V u = t2 * t4;
+        const V t5 = m_sigmoid(u);
+        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t7 = t2 * t6;
+        part.store(grad_x_row + c, m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
+      });
+      close_row<C>(a, 3, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+template <class C>
+static void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V t2 = t * V(C(1.5957691216057308));
+        const V t3 = t * V(C(0.044715));
+        const V t4 = m_fma(t, t3, V(C(1.0)));
+        const V u = t2 * t4;
+        const V t5 = m_sigmoid(u);
+        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t7 = t2 * t6;
+        const V t8 = m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0))));
+        part.store(grad_x_row + c, t8);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t8);
+      });
+      close_row<C>(a, 3, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_bias_gelu[] = {
+    {"bias_gelu_forward", bias_gelu_forward<float>, bias_gelu_forward<double>},
+    {"bias_gelu_forward_tanh", bias_gelu_forward_tanh<float>, bias_gelu_forward_tanh<double>},
+    {"bias_gelu_backward_to_bias", bias_gelu_backward_to_bias<float>, bias_gelu_backward_to_bias<double>},
+    {"bias_gelu_backward_to_x", bias_gelu_backward_to_x<float>, bias_gelu_backward_to_x<double>},
+    {"bias_gelu_backward", bias_gelu_backward<float>, bias_gelu_backward<double>},
+    {"bias_gelu_backward_tanh_to_bias", bias_gelu_backward_tanh_to_bias<float>, bias_gelu_backward_tanh_to_bias<double>},
+    {"bias_gelu_backward_tanh_to_x", bias_gelu_backward_tanh_to_x<float>, bias_gelu_backward_tanh_to_x<double>},
+    {"bias_gelu_backward_tanh", bias_gelu_backward_tanh<float>, bias_gelu_backward_tanh<double>},
+};
+AVO_HIDDEN extern const int kernels_bias_gelu_count = 8;
+
+} // namespace AVO_ISA_NAMESPACE

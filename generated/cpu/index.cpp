@@ -1,0 +1,46 @@
+// All kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/rows.h"
+#include "cpu/finish.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_gelu[];
+AVO_HIDDEN extern const int kernels_gelu_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_silu[];
+AVO_HIDDEN extern const int kernels_silu_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_bias_gelu[];
+AVO_HIDDEN extern const int kernels_bias_gelu_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_layer_norm[];
+AVO_HIDDEN extern const int kernels_layer_norm_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[];
+AVO_HIDDEN extern const int kernels_rms_norm_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_add_layer_norm[];
+AVO_HIDDEN extern const int kernels_add_layer_norm_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_softmax[];
+AVO_HIDDEN extern const int kernels_softmax_count;
+
+static constexpr int kMost = 1024;
+static AvoKernelEntry all[kMost];
+
+static int gather(const AvoKernelEntry* table, int count, int at) {
+  for (int i = 0; i < count && at < kMost; ++i) all[at++] = table[i];
+  return at;
+}
+
+} // namespace AVO_ISA_NAMESPACE
+
+extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int* count) {
+  using namespace AVO_ISA_NAMESPACE;
+  int at = 0;
+  at = gather(kernels_gelu, kernels_gelu_count, at);
+  at = gather(kernels_silu, kernels_silu_count, at);
+  at = gather(kernels_bias_gelu, kernels_bias_gelu_count, at);
+  at = gather(kernels_layer_norm, kernels_layer_norm_count, at);
+  at = gather(kernels_rms_norm, kernels_rms_norm_count, at);
+  at = gather(kernels_add_layer_norm, kernels_add_layer_norm_count, at);
+  at = gather(kernels_softmax, kernels_softmax_count, at);
+  *count = at;
+  return all;
+}

@@ -1,0 +1,478 @@
+// layer_norm: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    V sum_x_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      sum_x_lanes = part.sum(sum_x_lanes, x);
+    });
+    const C sum_x = hsum(sum_x_lanes);
+    const C mean = sum_x / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 2, row, rstd);
+    store_stat<C>(a, 3, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      const V y = centred * V(rstd);
+      part.store(y_row + c, y);
+    });
+    close_row<C>(a, 1, row, 0, N, y_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* bias_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V sum_x_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      sum_x_lanes = part.sum(sum_x_lanes, x);
+    });
+    const C sum_x = hsum(sum_x_lanes);
+    const C mean = sum_x / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 3, row, rstd);
+    store_stat<C>(a, 4, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V bias = part.load(bias_row + c);
+      const V centred = x - V(mean);
+      const V y = m_fma(centred, V(rstd), bias);
+      part.store(y_row + c, y);
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V sum_x_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      sum_x_lanes = part.sum(sum_x_lanes, x);
+    });
+    const C sum_x = hsum(sum_x_lanes);
+    const C mean = sum_x / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 3, row, rstd);
+    store_stat<C>(a, 4, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      const V y = centred * V(rstd);
+      const V y_ = weight * y;
+      part.store(y_row + c, y_);
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
+  const C* bias_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    V sum_x_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      sum_x_lanes = part.sum(sum_x_lanes, x);
+    });
+    const C sum_x = hsum(sum_x_lanes);
+    const C mean = sum_x / C(N);
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      t1_lanes = part.sum(t1_lanes, centred * centred);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    store_stat<C>(a, 4, row, rstd);
+    store_stat<C>(a, 5, row, mean);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V bias = part.load(bias_row + c);
+      const V centred = x - V(mean);
+      const V y = centred * V(rstd);
+      const V y_ = m_fma(weight, y, bias);
+      part.store(y_row + c, y_);
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const C rstd = load_stat<C>(a, 2, row);
+    const C mean = load_stat<C>(a, 3, row);
+    const C t1 = rstd * (rstd * rstd);
+    V sum_grad_lanes(C(0));
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad = part.load(grad_row + c);
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      sum_grad_lanes = part.sum(sum_grad_lanes, grad);
+      t2_lanes = part.sum(t2_lanes, centred * grad);
+    });
+    const C sum_grad = hsum(sum_grad_lanes);
+    const C t2 = hsum(t2_lanes);
+    const C t3 = -(rstd * sum_grad) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V grad = part.load(grad_row + c);
+      const V centred = x - V(mean);
+      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), V(rstd) * grad));
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad = part.load(grad_row + c);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+      });
+    }
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const C rstd = load_stat<C>(a, 2, row);
+    const C mean = load_stat<C>(a, 3, row);
+    const C t1 = rstd * (rstd * rstd);
+    V sum_grad_lanes(C(0));
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V grad = part.load(grad_row + c);
+      const V x = part.load(x_row + c);
+      const V centred = x - V(mean);
+      sum_grad_lanes = part.sum(sum_grad_lanes, grad);
+      t2_lanes = part.sum(t2_lanes, centred * grad);
+    });
+    const C sum_grad = hsum(sum_grad_lanes);
+    const C t2 = hsum(t2_lanes);
+    const C t3 = -(rstd * sum_grad) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V grad = part.load(grad_row + c);
+      const V centred = x - V(mean);
+      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), V(rstd) * grad));
+      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V grad = part.load(grad_row + c);
+        const V centred = x - V(mean);
+        const V y = V(rstd) * centred;
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+      });
+    }
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V x = part.load(x_row + c);
+      const V t4 = weight * grad;
+      const V centred = x - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, centred * t4);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(rstd * t2) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V centred = x - V(mean);
+      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), V(rstd) * (weight * grad)));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V x = part.load(x_row + c);
+      const V t4 = weight * grad;
+      const V centred = x - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, centred * t4);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(rstd * t2) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V centred = x - V(mean);
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), V(rstd) * (weight * grad)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V grad = part.load(grad_row + c);
+        const V centred = x - V(mean);
+        const V y = V(rstd) * centred;
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+      });
+    }
+  }
+}
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+template <class C>
+static void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 2, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
+  zero_partial<C>(a, chunk, 2, 1, 0, N);
+  C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C mean = load_stat<C>(a, 4, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    V t3_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V x = part.load(x_row + c);
+      const V t4 = weight * grad;
+      const V centred = x - V(mean);
+      t2_lanes = part.sum(t2_lanes, t4);
+      t3_lanes = part.sum(t3_lanes, centred * t4);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = hsum(t3_lanes);
+    const C t4 = -(rstd * t2) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V centred = x - V(mean);
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), V(rstd) * (weight * grad)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_layer_norm[] = {
+    {"layer_norm_forward", layer_norm_forward<float>, layer_norm_forward<double>},
+    {"layer_norm_forward_bias", layer_norm_forward_bias<float>, layer_norm_forward_bias<double>},
+    {"layer_norm_forward_weight", layer_norm_forward_weight<float>, layer_norm_forward_weight<double>},
+    {"layer_norm_forward_weight_bias", layer_norm_forward_weight_bias<float>, layer_norm_forward_weight_bias<double>},
+    {"layer_norm_backward", layer_norm_backward<float>, layer_norm_backward<double>},
+    {"layer_norm_backward_bias_to_bias", layer_norm_backward_bias_to_bias<float>, layer_norm_backward_bias_to_bias<double>},
+    {"layer_norm_backward_bias", layer_norm_backward_bias<float>, layer_norm_backward_bias<double>},
+    {"layer_norm_backward_weight_to_weight", layer_norm_backward_weight_to_weight<float>, layer_norm_backward_weight_to_weight<double>},
+    {"layer_norm_backward_weight_to_x", layer_norm_backward_weight_to_x<float>, layer_norm_backward_weight_to_x<double>},
+    {"layer_norm_backward_weight", layer_norm_backward_weight<float>, layer_norm_backward_weight<double>},
+    {"layer_norm_backward_weight_bias_to_weight_bias", layer_norm_backward_weight_bias_to_weight_bias<float>, layer_norm_backward_weight_bias_to_weight_bias<double>},
+    {"layer_norm_backward_weight_bias", layer_norm_backward_weight_bias<float>, layer_norm_backward_weight_bias<double>},
+};
+AVO_HIDDEN extern const int kernels_layer_norm_count = 12;
+
+} // namespace AVO_ISA_NAMESPACE

@@ -1,0 +1,203 @@
+// rms_norm: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+static void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      t1_lanes = part.sum(t1_lanes, x * x);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 2, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V y = x * V(rstd);
+      part.store(y_row + c, y);
+    });
+    close_row<C>(a, 1, row, 0, N, y_row);
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+static void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      t1_lanes = part.sum(t1_lanes, x * x);
+    });
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 3, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V y = x * V(rstd);
+      const V y_ = weight * y;
+      part.store(y_row + c, y_);
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+static void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const C rstd = load_stat<C>(a, 2, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V grad = part.load(grad_row + c);
+      t2_lanes = part.sum(t2_lanes, x * grad);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V grad = part.load(grad_row + c);
+      part.store(grad_x_row + c, m_fma(x, V(t3), V(rstd) * grad));
+    });
+    close_row<C>(a, 3, row, 0, N, grad_x_row);
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+static void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C rstd = load_stat<C>(a, 2, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V grad = part.load(grad_row + c);
+        const V y = x * V(rstd);
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+      });
+    }
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+static void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      t2_lanes = part.sum(t2_lanes, x * (weight * grad));
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      part.store(grad_x_row + c, m_fma(x, V(t3), V(rstd) * (weight * grad)));
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+static void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    const C t1 = rstd * (rstd * rstd);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      t2_lanes = part.sum(t2_lanes, x * (weight * grad));
+    });
+    const C t2 = hsum(t2_lanes);
+    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      part.store(grad_x_row + c, m_fma(x, V(t3), V(rstd) * (weight * grad)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[] = {
+    {"rms_norm_forward", rms_norm_forward<float>, rms_norm_forward<double>},
+    {"rms_norm_forward_weight", rms_norm_forward_weight<float>, rms_norm_forward_weight<double>},
+    {"rms_norm_backward", rms_norm_backward<float>, rms_norm_backward<double>},
+    {"rms_norm_backward_weight_to_weight", rms_norm_backward_weight_to_weight<float>, rms_norm_backward_weight_to_weight<double>},
+    {"rms_norm_backward_weight_to_x", rms_norm_backward_weight_to_x<float>, rms_norm_backward_weight_to_x<double>},
+    {"rms_norm_backward_weight", rms_norm_backward_weight<float>, rms_norm_backward_weight<double>},
+};
+AVO_HIDDEN extern const int kernels_rms_norm_count = 6;
+
+} // namespace AVO_ISA_NAMESPACE

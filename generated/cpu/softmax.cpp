@@ -1,0 +1,78 @@
+// softmax: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// exp(x - max(x)) / sum(exp(x - max(x)))
+// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
+//   form)
+template <class C>
+static void softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    V max_x_lanes(lowest<C>());
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      max_x_lanes = part.amax(max_x_lanes, x);
+    });
+    const C max_x = hamax(max_x_lanes);
+    V sum_shifted_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V shifted = m_exp(x - V(max_x));
+      sum_shifted_lanes = part.sum(sum_shifted_lanes, shifted);
+    });
+    const C sum_shifted = hsum(sum_shifted_lanes);
+    const C t1 = m_recip(sum_shifted);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V shifted = m_exp(x - V(max_x));
+      part.store(y_row + c, shifted * V(t1));
+    });
+    close_row<C>(a, 1, row, 0, N, y_row);
+  }
+}
+
+// exp(x - max(x)) / sum(exp(x - max(x)))
+// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
+//   form)
+template <class C>
+static void softmax_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V t1_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V y = part.load(y_row + c);
+      const V grad = part.load(grad_row + c);
+      t1_lanes = part.sum(t1_lanes, y * grad);
+    });
+    const C t1 = hsum(t1_lanes);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V y = part.load(y_row + c);
+      const V grad = part.load(grad_row + c);
+      part.store(grad_x_row + c, y * (grad - V(t1)));
+    });
+    close_row<C>(a, 2, row, 0, N, grad_x_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_softmax[] = {
+    {"softmax_forward", softmax_forward<float>, softmax_forward<double>},
+    {"softmax_backward", softmax_backward<float>, softmax_backward<double>},
+};
+AVO_HIDDEN extern const int kernels_softmax_count = 2;
+
+} // namespace AVO_ISA_NAMESPACE

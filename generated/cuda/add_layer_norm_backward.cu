@@ -1,0 +1,84 @@
+// avo::add_layer_norm_backward: row kernel. Written by the generator from definitions/; do not edit.
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void add_layer_norm_backward(
+    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
+    int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
+    const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(0, N);
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> grad_y_vec[P];
+    if (live)
+      tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
+    else
+      clear(grad_y_vec);
+    Vec<X, V> grad_residual_out_vec[P];
+    if (live)
+      tile.load(grad_residual_out_vec, grad_residual_out_ptr + row * grad_residual_out_stride);
+    else
+      clear(grad_residual_out_vec);
+    Vec<X, V> residual_out_vec[P];
+    if (live)
+      tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
+    else
+      clear(residual_out_vec);
+    const C rstd = live ? rstd_ptr[row] : C(0);
+    const C mean = live ? mean_ptr[row] : C(0);
+    const C t1 = rstd * (rstd * rstd);
+    C sum_grad_y = C(0);
+    C t2 = C(0);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        const C centred = residual_out_vec[p][j] - mean;
+        sum_grad_y += grad_y_vec[p][j];
+        t2 += grad_y_vec[p][j] * centred;
+      }
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t2);
+    const C t3 = -(sum_grad_y * rstd) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = residual_out_vec[p][j] - mean;
+        grad_x_out[j] = t3 + (grad_residual_out_vec[p][j] + m_fma(centred, t4, grad_y_vec[p][j] * rstd));
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
+      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
+      const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward<avo::X, BLOCK, T, P, N_>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+  }

@@ -1,0 +1,46 @@
+// avo::add_layer_norm_backward_from_residual_out_rows: pointwise kernel. Written by the generator from definitions/; do not edit.
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void add_layer_norm_backward_from_residual_out_rows(
+    const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, X* __restrict__ grad_x_ptr,
+    int64_t grad_x_stride, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(int(blockIdx.y) * (T * P * V), N);
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> grad_residual_out_vec[P];
+    if (live)
+      tile.load(grad_residual_out_vec, grad_residual_out_ptr + row * grad_residual_out_stride);
+    else
+      clear(grad_residual_out_vec);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        grad_x_out[j] = grad_residual_out_vec[p][j];
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_from_residual_out_rows<avo::X, BLOCK, T, P, N_>(grad_residual_out_ptr, grad_residual_out_stride, grad_x_ptr, grad_x_stride, M, N); \
+  }

@@ -1,0 +1,110 @@
+// avo::add_layer_norm_backward_weight: row kernel. Written by the generator from definitions/; do not edit.
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, class W, int kBlock, int T, int P, int kN>
+AVO_INLINE void add_layer_norm_backward_weight(
+    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
+    int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
+    const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
+    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
+    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(0, N);
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  Vec<W, V> weight_vec[P];
+  tile.load_columns(weight_vec, weight_ptr);
+  C sum_grad_weight[P][V] = {};
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  // The next row's loads are issued before this row is reduced.
+  Vec<X, V> grad_y_next[P];
+  Vec<X, V> grad_residual_out_next[P];
+  Vec<X, V> residual_out_next[P];
+  C rstd_next;
+  C mean_next;
+  const auto fetch = [&](int64_t row) {
+    if (row < M) {
+      tile.load(grad_y_next, grad_y_ptr + row * grad_y_stride);
+      tile.load(grad_residual_out_next, grad_residual_out_ptr + row * grad_residual_out_stride);
+      tile.load(residual_out_next, residual_out_ptr + row * residual_out_stride);
+      rstd_next = rstd_ptr[row];
+      mean_next = mean_ptr[row];
+    } else {
+      clear(grad_y_next);
+      clear(grad_residual_out_next);
+      clear(residual_out_next);
+      rstd_next = C(0);
+      mean_next = C(0);
+    }
+  };
+  fetch(first + own);
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> grad_y_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
+    Vec<X, V> grad_residual_out_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) grad_residual_out_vec[p] = grad_residual_out_next[p];
+    Vec<X, V> residual_out_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) residual_out_vec[p] = residual_out_next[p];
+    const C rstd = rstd_next;
+    const C mean = mean_next;
+    fetch(row + step);
+    const C t1 = rstd * (rstd * rstd);
+    C t2 = C(0);
+    C t3 = C(0);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        const C t4 = weight_vec[p][j] * grad_y_vec[p][j];
+        const C centred = residual_out_vec[p][j] - mean;
+        t2 += t4;
+        t3 += t4 * centred;
+      }
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2, t3);
+    const C t4 = -(t2 * rstd) / C(N);
+    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = residual_out_vec[p][j] - mean;
+        const C y = rstd * centred;
+        grad_x_out[j] = t4 + (grad_residual_out_vec[p][j] + m_fma(centred, t5, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
+        if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+  __shared__ C shared[R > 1 ? T * P * V : 1];
+  write_partial<R>(tile, sum_grad_weight, shared, partials + int64_t(blockIdx.x) * N);
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
+      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
+      const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_weight<avo::X, avo::W, BLOCK, T, P, N_>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+  }

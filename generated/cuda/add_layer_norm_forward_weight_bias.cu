@@ -1,0 +1,99 @@
+// avo::add_layer_norm_forward_weight_bias: row kernel. Written by the generator from definitions/; do not edit.
+// residual_out = x + residual; y = layer_norm(residual_out)
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, class W, int kBlock, int T, int P, int kN>
+AVO_INLINE void add_layer_norm_forward_weight_bias(
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
+    const W* __restrict__ weight_ptr, const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride,
+    X* __restrict__ residual_out_ptr, int64_t residual_out_stride, compute_t<X>* __restrict__ rstd_ptr,
+    compute_t<X>* __restrict__ mean_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(0, N);
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> x_vec[P];
+    if (live)
+      tile.load(x_vec, x_ptr + row * x_stride);
+    else
+      clear(x_vec);
+    Vec<X, V> residual_vec[P];
+    if (live)
+      tile.load(residual_vec, residual_ptr + row * residual_stride);
+    else
+      clear(residual_vec);
+    C sum_residual_out = C(0);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        sum_residual_out += residual_out;
+      }
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_residual_out);
+    const C mean = sum_residual_out / C(N);
+    C t1 = C(0);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        const C centred = residual_out - mean;
+        t1 += centred * centred;
+      }
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    const C variance = t1 / C(N);
+    const C rstd = m_rsqrt(eps + variance);
+    if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      Vec<W, V> weight_vec;
+      tile.load_columns(weight_vec, p, weight_ptr);
+      Vec<W, V> bias_vec;
+      tile.load_columns(bias_vec, p, bias_ptr);
+      C y_out[V];
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        const C centred = residual_out - mean;
+        const C y = centred * rstd;
+        const C y_ = m_fma(weight_vec[j], y, bias_vec[j]);
+        y_out[j] = y_;
+        residual_out_out[j] = residual_out;
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
+      int64_t residual_stride, const avo::W* __restrict__ weight_ptr, const avo::W* __restrict__ bias_ptr, \
+      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::X* __restrict__ residual_out_ptr, \
+      int64_t residual_out_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::add_layer_norm_forward_weight_bias<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, eps, M, N); \
+  }

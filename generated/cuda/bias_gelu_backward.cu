@@ -1,0 +1,74 @@
+// avo::bias_gelu_backward: column kernel. Written by the generator from definitions/; do not edit.
+// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
+//   h^3))); h = x + bias
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, class W, int kBlock, int T, int P, int kN>
+AVO_INLINE void bias_gelu_backward(
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
+    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
+  Vec<W, V> bias_vec[P];
+  tile.load_columns(bias_vec, bias_ptr);
+  C sum_grad_bias[P][V] = {};
+  const int64_t step = int64_t(gridDim.y) * R;
+  const int64_t first = int64_t(blockIdx.y) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  // The next row's loads are issued before this row is reduced.
+  Vec<X, V> x_next[P];
+  Vec<X, V> grad_next[P];
+  const auto fetch = [&](int64_t row) {
+    if (row < M) {
+      tile.load(x_next, x_ptr + row * x_stride);
+      tile.load(grad_next, grad_ptr + row * grad_stride);
+    } else {
+      clear(x_next);
+      clear(grad_next);
+    }
+  };
+  fetch(first + own);
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> x_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+    Vec<X, V> grad_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+    fetch(row + step);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C t1 = x_vec[p][j] + bias_vec[p][j];
+        const C t2 = t1 * C(-0.7071067811865476);
+        const C t3 = m_exp_neg_sq(t2);
+        const C t4 = m_fma(C(0.5), m_erfc(t2, t3) * grad_vec[p][j], t3 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
+        grad_x_out[j] = t4;
+        if (live) sum_grad_bias[p][j] += t4;
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+  __shared__ C shared[R > 1 ? T * P * V : 1];
+  write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::bias_gelu_backward<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+  }

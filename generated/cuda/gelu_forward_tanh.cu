@@ -1,0 +1,35 @@
+// avo::gelu_forward_tanh: flat kernel. Written by the generator from definitions/; do not edit.
+// x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
+// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void gelu_forward_tanh(
+    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
+  Vec<X, V> x_vec[P];
+  tile.load(x_vec, x_ptr);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    C y_out[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
+      const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
+      y_out[j] = x_vec[p][j] * m_sigmoid(u);
+    }
+    tile.store(y_ptr, p, y_out, true);
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+    avo::gelu_forward_tanh<avo::X, BLOCK, T, P, N_>(x_ptr, y_ptr, N); \
+  }

@@ -1,0 +1,76 @@
+// avo::layer_norm_backward: row kernel. Written by the generator from definitions/; do not edit.
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void layer_norm_backward(
+    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
+    const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(0, N);
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> grad_vec[P];
+    if (live)
+      tile.load(grad_vec, grad_ptr + row * grad_stride);
+    else
+      clear(grad_vec);
+    Vec<X, V> x_vec[P];
+    if (live)
+      tile.load(x_vec, x_ptr + row * x_stride);
+    else
+      clear(x_vec);
+    const C rstd = live ? rstd_ptr[row] : C(0);
+    const C mean = live ? mean_ptr[row] : C(0);
+    const C t1 = rstd * (rstd * rstd);
+    C sum_grad = C(0);
+    C t2 = C(0);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        const C centred = x_vec[p][j] - mean;
+        sum_grad += grad_vec[p][j];
+        t2 += centred * grad_vec[p][j];
+      }
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t2);
+    const C t3 = -(rstd * sum_grad) / C(N);
+    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = x_vec[p][j] - mean;
+        grad_x_out[j] = t3 + m_fma(centred, t4, rstd * grad_vec[p][j]);
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
+      int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::layer_norm_backward<avo::X, BLOCK, T, P, N_>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+  }

@@ -1,0 +1,56 @@
+// avo::layer_norm_backward_bias_to_bias: column kernel. Written by the generator from definitions/; do not edit.
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void layer_norm_backward_bias_to_bias(
+    const X* __restrict__ grad_ptr, int64_t grad_stride, compute_t<X>* __restrict__ partials, int64_t M,
+    int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
+  C sum_grad_bias[P][V] = {};
+  const int64_t step = int64_t(gridDim.y) * R;
+  const int64_t first = int64_t(blockIdx.y) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  // The next row's loads are issued before this row is reduced.
+  Vec<X, V> grad_next[P];
+  const auto fetch = [&](int64_t row) {
+    if (row < M) {
+      tile.load(grad_next, grad_ptr + row * grad_stride);
+    } else {
+      clear(grad_next);
+    }
+  };
+  fetch(first + own);
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> grad_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+    fetch(row + step);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (live) sum_grad_bias[p][j] += grad_vec[p][j];
+      }
+    }
+  }
+  __shared__ C shared[R > 1 ? T * P * V : 1];
+  write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::layer_norm_backward_bias_to_bias<avo::X, BLOCK, T, P, N_>(grad_ptr, grad_stride, partials, M, N); \
+  }

@@ -1,0 +1,25 @@
+// avo::layer_norm_backward_weight_to_weight_finish: adds the partial sums of the blocks. Written by the generator from definitions/; do not edit.
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
+// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class C, class W, int kBlock>
+AVO_INLINE void layer_norm_backward_weight_to_weight_finish(
+    const C* __restrict__ partials, int groups, int64_t N, W* __restrict__ grad_weight_ptr) {
+  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;
+  const bool exists = column < N;
+  W* const out = grad_weight_ptr;
+  if (!out) return;
+  const C total = finish_column<kBlock>(partials + blockIdx.y * N, groups, 1 * N, column, exists);
+  if (exists && threadIdx.x < 32) out[column] = narrow<W>(total);
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, C, W) \
+  extern "C" __global__ void __launch_bounds__(BLOCK) NAME( \
+      const avo::C* __restrict__ partials, int groups, int64_t N, avo::W* __restrict__ grad_weight_ptr) { \
+    avo::layer_norm_backward_weight_to_weight_finish<avo::C, avo::W, BLOCK>(partials, groups, N, grad_weight_ptr); \
+  }

@@ -1,0 +1,37 @@
+// avo::silu_backward: flat kernel. Written by the generator from definitions/; do not edit.
+// x * sigmoid(x)
+// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void silu_backward(
+    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
+  Vec<X, V> x_vec[P];
+  tile.load(x_vec, x_ptr);
+  Vec<X, V> grad_vec[P];
+  tile.load(grad_vec, grad_ptr);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    C grad_x_out[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      const C t1 = m_sigmoid(x_vec[p][j]);
+      grad_x_out[j] = m_fma(t1 * (C(1.0) - t1), x_vec[p][j] * grad_vec[p][j], t1 * grad_vec[p][j]);
+    }
+    tile.store(grad_x_ptr, p, grad_x_out, true);
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
+      avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+    avo::silu_backward<avo::X, BLOCK, T, P, N_>(x_ptr, grad_ptr, grad_x_ptr, N); \
+  }

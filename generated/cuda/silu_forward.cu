@@ -1,0 +1,33 @@
+// avo::silu_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// x * sigmoid(x)
+// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void silu_forward(
+    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
+  Vec<X, V> x_vec[P];
+  tile.load(x_vec, x_ptr);
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    C y_out[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      y_out[j] = x_vec[p][j] * m_sigmoid(x_vec[p][j]);
+    }
+    tile.store(y_ptr, p, y_out, true);
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+    avo::silu_forward<avo::X, BLOCK, T, P, N_>(x_ptr, y_ptr, N); \
+  }

@@ -1,0 +1,85 @@
+// avo::softmax_forward_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// exp(x - max(x)) / sum(exp(x - max(x)))
+// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
+//   form)
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN>
+AVO_INLINE void softmax_forward_loop(
+    const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    C max_x = lowest<C>();
+    for (int64_t column = 0; column < N; column += T * V) {
+      constexpr int p = 0;
+      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        max_x = m_max(max_x, x_vec[p][j]);
+      }
+    }
+    row_reduce<Max, T, kBlock>(scratch, turn, max_x);
+    C sum_shifted = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      constexpr int p = 0;
+      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      const int count = tile.count(p);
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (j >= count) continue;
+        const C shifted = m_exp(x_vec[p][j] - max_x);
+        sum_shifted += shifted;
+      }
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
+    const C t1 = m_recip(sum_shifted);
+    for (int64_t column = 0; column < N; column += T * V) {
+      constexpr int p = 0;
+      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      C y_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C shifted = m_exp(x_vec[p][j] - max_x);
+        y_out[j] = shifted * t1;
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      int64_t M, int64_t N) { \
+    avo::softmax_forward_loop<avo::X, BLOCK, T, P, N_>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
+  }
