@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 CSRC = PACKAGE / "csrc"
 
 # --fmad=false: contraction happens where the IR says fma and nowhere else, so that all variants agree to the bit.
-FLAGS = ("--std=c++17", "--fmad=false", "--device-int128=false")
+FLAGS = ("--std=c++17", "--fmad=false")
 RELEASE_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_80")
 
 
@@ -84,6 +84,14 @@ def compile_family(family: str, arch: str) -> bytes:
     folder = generated_folder()
     plan = json.loads((folder / "plan.json").read_text())
     return compile_source(family, family_source(family, folder, plan), arch)
+
+
+def family_inputs(family: str, arch: str) -> list[bytes]:
+    """All that decides the cubin of a family: source, headers, flags, arch and compiler version."""
+    folder = generated_folder()
+    plan = json.loads((folder / "plan.json").read_text())
+    parts = [family_source(family, folder, plan), headers_digest(), *FLAGS, arch, repr(nvrtc.load().version)]
+    return [p.encode() for p in parts]
 
 
 def _compile_to(job: tuple[str, str, str, str]) -> tuple[str, str, float, int]:

@@ -17,6 +17,8 @@ from .trace import TraceError
 
 Json = dict[str, Any]
 
+ANY = 1 << 62  # the widest row of a variant that takes any
+
 
 @dataclass(frozen=True)
 class Family:
@@ -142,7 +144,7 @@ class Emitter:
             symbol = f"{name}__{c}_{w}"
             variants[f"{x},{w}"] = [
                 {
-                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, 1024, {c}, {w})", "min_n": 1, "max_n": 0,
+                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, 1024, {c}, {w})", "min_n": 1, "max_n": ANY,
                     "exact": None, "block": 1024, "rows": 0, "vec": 1, "cols": 32, "persist": 0, "cluster": 1, "smem": 0,
                 }
             ]  # fmt: skip
@@ -163,7 +165,7 @@ def _variant(
         "symbol": symbol,
         "instantiate": f"AVO_KERNEL({', '.join(map(str, arguments))})",
         "min_n": least,
-        "max_n": most,
+        "max_n": most or ANY,
         "exact": exact,
         "block": tile.block,
         "rows": tile.rows,
