@@ -23,19 +23,25 @@ def main(argv: list[str] | None = None) -> int:
 
 def _generate(args: argparse.Namespace) -> int:
     from .definitions import CATALOGUE
-    from .generator import build
+    from .generator import build, document
     from .generator.pipeline import generate
 
     folder = args.out or build.generated_folder()
     files = generate(CATALOGUE).files
+    readme = document.readme(folder)
+    table = document.with_table(readme.read_text(), CATALOGUE) if readme.exists() else None
     if args.check:
         wrong = build.stale(files, folder)
+        if table is not None and table != readme.read_text():
+            wrong.append("../README.md")
         for path in wrong:
             print(f"not fresh: {folder / path}", file=sys.stderr)
         if wrong:
             print("run: python -m avo_ops generate", file=sys.stderr)
         return int(bool(wrong))
     changed = build.write(files, folder)
+    if table is not None and table != readme.read_text():
+        readme.write_text(table)
     print(f"{folder}: {len(files)} files, {len(changed)} changed")
     return 0
 

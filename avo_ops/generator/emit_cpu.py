@@ -77,7 +77,7 @@ class _Kernel:
         out = [
             *formula_comment(self.record.formula, self.record.source),
             "template <class C>",
-            f"static void {self.case.name}(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, {columns},",
+            f"AVO_KERNEL void {self.case.name}(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, {columns},",
             f"    {chunk}, {scratch}) {{",
             "  using V = Vec<C>;",
         ]

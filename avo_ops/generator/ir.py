@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from ..definitions.primitives import TORCH
+
 
 class Span(enum.IntFlag):
     """The dims over which a value varies."""
@@ -45,65 +47,61 @@ class Source:
 
 @dataclass(frozen=True)
 class Primitive:
-    """One operation: its spelling in kernels (``{0}``, ``{1}``, ... are the operands), in torch, and its cost.
+    """One operation: its spelling in kernels (``{0}``, ``{1}``, ... are the operands) and its cost.
 
-    ``cost`` counts lane instructions of a float32 evaluation on a GPU, roughly.
+    What it means, ``definitions/primitives.py`` says in torch. ``cost`` counts lane instructions of a float32 evaluation on a GPU, roughly.
     """
 
     spelling: str
-    torch: Callable[..., Any]
     cost: int
     result: str = "math"  # or "mask"
     commutes: bool = False
     precedence: int = 9  # of the spelling: 9 a call, 8 unary, 6 multiplication, 5 addition
 
 
-def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    return a * b + c
-
-
 PRIMITIVES: dict[str, Primitive] = {
-    "neg": Primitive("-{0}", torch.neg, 0, precedence=8),
-    "add": Primitive("{0} + {1}", torch.add, 1, commutes=True, precedence=5),
-    "sub": Primitive("{0} - {1}", torch.sub, 1, precedence=5),
-    "mul": Primitive("{0} * {1}", torch.mul, 1, commutes=True, precedence=6),
-    "div": Primitive("{0} / {1}", torch.div, 9, precedence=6),
-    "fma": Primitive("m_fma({0}, {1}, {2})", _fma, 1),
-    "abs": Primitive("m_abs({0})", torch.abs, 0),
-    "sign": Primitive("m_sign({0})", torch.sign, 2),
-    "floor": Primitive("m_floor({0})", torch.floor, 1),
-    "exp": Primitive("m_exp({0})", torch.exp, 4),
-    "expm1": Primitive("m_expm1({0})", torch.expm1, 20),
-    "log": Primitive("m_log({0})", torch.log, 12),
-    "log1p": Primitive("m_log1p({0})", torch.log1p, 20),
-    "sqrt": Primitive("m_sqrt({0})", torch.sqrt, 6),
-    "rsqrt": Primitive("m_rsqrt({0})", torch.rsqrt, 6),
-    "recip": Primitive("m_recip({0})", torch.reciprocal, 4),
-    "sigmoid": Primitive("m_sigmoid({0})", torch.sigmoid, 8),
-    "tanh": Primitive("m_tanh({0})", torch.tanh, 12),
-    "erf": Primitive("m_erf({0})", torch.erf, 16),
-    "sin": Primitive("m_sin({0})", torch.sin, 20),
-    "cos": Primitive("m_cos({0})", torch.cos, 20),
-    "pow": Primitive("m_pow({0}, {1})", torch.pow, 40),
-    "max": Primitive("m_max({0}, {1})", torch.maximum, 1, commutes=True),
-    "min": Primitive("m_min({0}, {1})", torch.minimum, 1, commutes=True),
-    "exp_neg_sq": Primitive("m_exp_neg_sq({0})", lambda z: torch.exp(-z * z), 4),
-    "erfc": Primitive("m_erfc({0}, {1})", lambda z, e: torch.special.erfc(z), 14),
-    "lt": Primitive("m_lt({0}, {1})", torch.lt, 1, "mask"),
-    "le": Primitive("m_le({0}, {1})", torch.le, 1, "mask"),
-    "gt": Primitive("m_gt({0}, {1})", torch.gt, 1, "mask"),
-    "ge": Primitive("m_ge({0}, {1})", torch.ge, 1, "mask"),
-    "eq": Primitive("m_eq({0}, {1})", torch.eq, 1, "mask", commutes=True),
-    "ne": Primitive("m_ne({0}, {1})", torch.ne, 1, "mask", commutes=True),
-    "and": Primitive("m_and({0}, {1})", torch.logical_and, 1, "mask", commutes=True),
-    "or": Primitive("m_or({0}, {1})", torch.logical_or, 1, "mask", commutes=True),
-    "not": Primitive("m_not({0})", torch.logical_not, 1, "mask"),
-    "where": Primitive("m_where({0}, {1}, {2})", torch.where, 1),
-    "round_f32": Primitive("m_round_f32({0})", lambda x: x.float().to(x.dtype), 1),
-    "round_f16": Primitive("m_round_f16({0})", lambda x: x.half().to(x.dtype), 1),
-    "round_bf16": Primitive("m_round_bf16({0})", lambda x: x.bfloat16().to(x.dtype), 1),
+    "neg": Primitive("-{0}", 0, precedence=8),
+    "add": Primitive("{0} + {1}", 1, commutes=True, precedence=5),
+    "sub": Primitive("{0} - {1}", 1, precedence=5),
+    "mul": Primitive("{0} * {1}", 1, commutes=True, precedence=6),
+    "div": Primitive("{0} / {1}", 9, precedence=6),
+    "fma": Primitive("m_fma({0}, {1}, {2})", 1),
+    "abs": Primitive("m_abs({0})", 0),
+    "sign": Primitive("m_sign({0})", 2),
+    "floor": Primitive("m_floor({0})", 1),
+    "exp": Primitive("m_exp({0})", 4),
+    "expm1": Primitive("m_expm1({0})", 20),
+    "log": Primitive("m_log({0})", 12),
+    "log1p": Primitive("m_log1p({0})", 20),
+    "sqrt": Primitive("m_sqrt({0})", 6),
+    "rsqrt": Primitive("m_rsqrt({0})", 6),
+    "recip": Primitive("m_recip({0})", 4),
+    "sigmoid": Primitive("m_sigmoid({0})", 8),
+    "tanh": Primitive("m_tanh({0})", 12),
+    "erf": Primitive("m_erf({0})", 16),
+    "sin": Primitive("m_sin({0})", 20),
+    "cos": Primitive("m_cos({0})", 20),
+    "pow": Primitive("m_pow({0}, {1})", 40),
+    "max": Primitive("m_max({0}, {1})", 1, commutes=True),
+    "min": Primitive("m_min({0}, {1})", 1, commutes=True),
+    "exp_neg_sq": Primitive("m_exp_neg_sq({0})", 4),
+    "erfc": Primitive("m_erfc({0}, {1})", 14),
+    "lt": Primitive("m_lt({0}, {1})", 1, "mask"),
+    "le": Primitive("m_le({0}, {1})", 1, "mask"),
+    "gt": Primitive("m_gt({0}, {1})", 1, "mask"),
+    "ge": Primitive("m_ge({0}, {1})", 1, "mask"),
+    "eq": Primitive("m_eq({0}, {1})", 1, "mask", commutes=True),
+    "ne": Primitive("m_ne({0}, {1})", 1, "mask", commutes=True),
+    "and": Primitive("m_and({0}, {1})", 1, "mask", commutes=True),
+    "or": Primitive("m_or({0}, {1})", 1, "mask", commutes=True),
+    "not": Primitive("m_not({0})", 1, "mask"),
+    "where": Primitive("m_where({0}, {1}, {2})", 1),
+    "round_f32": Primitive("m_round_f32({0})", 1),
+    "round_f16": Primitive("m_round_f16({0})", 1),
+    "round_bf16": Primitive("m_round_bf16({0})", 1),
 }
 
+MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
 REDUCTIONS = ("sum", "amax", "amin")
 LEAVES = ("load", "scalar", "const", "size")
 
@@ -229,9 +227,10 @@ def verify(graph: Graph) -> None:
             ok = not node.args and node.attr is not None
         elif node.is_reduction:
             ok = len(node.args) == 1 and node.attr in (Span.ROWS, Span.COLS) and bool(node.args[0].span & node.attr)
+            ok = ok and not node.args[0].is_mask
         elif node.op in PRIMITIVES:
             ok = len(node.args) == arity[node.op]
-            wants_mask = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}.get(node.op, ())
+            wants_mask = MASK_OPERANDS.get(node.op, ())
             ok = ok and all(a.is_mask == (i in wants_mask) for i, a in enumerate(node.args))
         else:
             ok = False
@@ -258,7 +257,7 @@ def evaluate(graph: Graph, values: dict[str, torch.Tensor], rows: int, cols: int
             dim = 0 if node.attr == Span.ROWS else 1
             value = getattr(torch, node.op)(args[0], dim, keepdim=True)
         else:
-            value = PRIMITIVES[node.op].torch(*args)
+            value = TORCH[node.op](*args)
         done[node.index] = value
     return {name: done[node.index] for name, node in graph.results.items()}
 

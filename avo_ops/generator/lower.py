@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import linecache
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .ir import Builder, Graph, Node, Source, Span
+from .ir import MASK_OPERANDS, Builder, Graph, Node, Source, Span
 from .trace import TraceError, Traced, dim_of
 
 Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
@@ -26,9 +27,28 @@ _POINTWISE = {
 # Views that keep each value's place in the space; what they may not do is checked against the shapes.
 _VIEWS = {
     "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "alias", "detach", "clone", "contiguous",
-    "permute", "transpose", "t", "lift_fresh_copy", "copy", "broadcast_to",
+    "permute", "transpose", "t", "lift_fresh_copy", "broadcast_to",
 }  # fmt: skip
 _MAY_PERMUTE = {"permute", "transpose", "t"}
+
+# Arithmetic on sizes.
+_ON_SIZES: dict[Any, str] = {
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div", operator.neg: "neg",
+}  # fmt: skip
+
+# Keyword arguments that say nothing about the values.
+_IGNORED = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"}
+
+# A way out, where there is one to be named.
+_WAYS_OUT = {
+    "rand": "random numbers have no place in a kernel: pass them as an argument",
+    "bernoulli": "random numbers have no place in a kernel: pass them as an argument",
+    "dropout": "random numbers have no place in a kernel: pass a mask as an argument",
+    "max": "use torch.amax", "min": "use torch.amin", "var": "write ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)",
+    "std": "write ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1).sqrt()",
+    "floor_divide": "write torch.floor(x / y)", "sort": "compute it outside", "cumsum": "compute it outside",
+    "mm": "matrix products belong outside", "bmm": "matrix products belong outside",
+}  # fmt: skip
 
 _ROUNDINGS = {torch.float32: "round_f32", torch.float16: "round_f16", torch.bfloat16: "round_bf16"}
 
@@ -49,10 +69,25 @@ class _Lowering:
         if isinstance(value, torch.fx.Node):
             value = self.values[value]
         if isinstance(value, Node):
-            return value
+            return self.number(value)
         if isinstance(value, bool | int | float):
             return self.builder.const(float(value))
-        raise _Unsupported(f"operand {value!r}")
+        raise _Unsupported(f"an operand {value!r} is not supported")
+
+    def number(self, value: Node) -> Node:
+        """A mask as 1 and 0, as torch promotes it in arithmetic."""
+        return self.builder.make("where", value, self.builder.const(1.0), self.builder.const(0.0)) if value.is_mask else value
+
+    def mask(self, value: Any) -> Node:
+        """An operand as a mask: whether it differs from 0."""
+        node = self.values.get(value) if isinstance(value, torch.fx.Node) else None
+        if isinstance(node, Node) and node.is_mask:
+            return node
+        return self.builder.make("ne", self.operand(value), self.builder.const(0.0))
+
+    def pointwise(self, op: str, args: list[Any]) -> Node:
+        masks = MASK_OPERANDS.get(op, ())
+        return self.builder.make(op, *(self.mask(a) if i in masks else self.operand(a) for i, a in enumerate(args)))
 
     def dims(self, node: torch.fx.Node) -> list[Span]:
         """The dims of a node's shape as rows, columns or nothing; rows and columns at most once."""
@@ -86,6 +121,10 @@ class _Lowering:
     def lower(self, node: torch.fx.Node) -> Any:
         name = str(node.target).removeprefix("aten.").split(".")[0]
         args = list(node.args)
+        if node.target in _ON_SIZES:
+            return self.builder.make(_ON_SIZES[node.target], *(self.operand(a) for a in args))
+        if node.target is torch.sym_float:
+            return self.operand(args[0])
         if name in ("sym_size", "size"):
             assert isinstance(args[0], torch.fx.Node)
             axis = self.dims(args[0])[args[1]]  # type: ignore[index]
@@ -94,13 +133,24 @@ class _Lowering:
         if handler is not None:
             result = handler(self, node, args)
         elif name in _POINTWISE:
-            result = self.builder.make(_POINTWISE[name], *(self.operand(a) for a in args))
+            unknown = [k for k in node.kwargs if k not in _IGNORED]
+            if unknown:
+                raise _Unsupported(f"{node.target} with {unknown[0]}={node.kwargs[unknown[0]]!r} is not supported")
+            result = self.pointwise(_POINTWISE[name], args)
         elif name in _VIEWS:
             result = self.view(name, node)
+        elif node.op == "get_attr":
+            raise _Unsupported("a tensor is made inside; write it as a Python number, or make it an argument")
         else:
-            raise _Unsupported(f"{node.target} is not supported")
-        if isinstance(node.meta.get("val"), torch.Tensor):
+            raise _Unsupported(f"{node.target} is not supported{_way_out(name)}")
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
             self.dims(node)
+            if value.dtype == torch.bool and not result.is_mask:  # as in mask + mask
+                return self.builder.make("ne", result, self.builder.const(0.0))
+            # A function that computes in a narrower type rounds each of its values to it.
+            if value.dtype in _ROUNDINGS and name not in _VIEWS and result.op not in ("const", _ROUNDINGS[value.dtype]):
+                result = self.builder.make(_ROUNDINGS[value.dtype], result)
         return result
 
     def view(self, name: str, node: torch.fx.Node) -> Node:
@@ -110,7 +160,17 @@ class _Lowering:
         kept = [d for d in after if d in before]
         if name not in _MAY_PERMUTE and (kept != before or len(after) > len(before) and name not in ("expand", "broadcast_to")):
             raise _Unsupported(f"{node.target} moves values between rows and columns")
-        return self.operand(source)
+        value = self.values[source]
+        return value if isinstance(value, Node) else self.operand(source)  # a mask stays one
+
+
+def _way_out(name: str) -> str:
+    key = next((k for k in _WAYS_OUT if name == k or (k == "rand" and name.startswith(k))), None)
+    return f"; {_WAYS_OUT[key]}" if key else ""
+
+
+def _copy(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return _cast(low, node, args[1:])
 
 
 def _add(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
@@ -173,21 +233,22 @@ def _mean(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
 
 def _fill(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     name = str(node.target)
-    if "zeros" in name:
+    if "zeros" in name or "empty" in name:
         return low.builder.const(0.0)
     if "ones" in name:
         return low.builder.const(1.0)
-    return low.operand(args[0] if "scalar_tensor" in name else args[1])
+    return low.operand(args[0] if "scalar_tensor" in name else args[2] if "new_full" in name else args[1])
 
 
 def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
-    value, dtype = low.operand(args[0]), node.meta["val"].dtype
-    if value.is_mask:
-        return low.builder.make("where", value, low.builder.const(1.0), low.builder.const(0.0))
+    dtype = node.meta["val"].dtype
+    if dtype == torch.bool:
+        return low.mask(args[0])
+    value = low.operand(args[0])
     if dtype == torch.float64:
         return value
     if dtype not in _ROUNDINGS:
-        raise _Unsupported(f"a cast to {dtype}")
+        raise _Unsupported(f"a cast to {dtype} is not supported")
     return low.builder.make(_ROUNDINGS[dtype], value)
 
 
@@ -196,7 +257,8 @@ _HANDLERS: dict[str, Handler] = {
     "clamp_min": _clamp, "erfc": _erfc, "special_erfc": _erfc, "sum": _reduction("sum"), "amax": _reduction("amax"),
     "amin": _reduction("amin"), "mean": _mean, "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
     "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
-    "convert_element_type": _cast,
+    "convert_element_type": _cast, "copy": _copy, "empty": _fill, "empty_like": _fill, "empty_permuted": _fill,
+    "new_zeros": _fill, "new_ones": _fill, "new_full": _fill,
 }  # fmt: skip
 
 
@@ -208,7 +270,7 @@ def lower(traced: Traced, builder: Builder) -> Graph:
     """
     low = _Lowering(traced, builder)
     placeholders = iter(traced.placeholders)
-    problems: list[str] = []
+    problems = list(traced.problems)
     last_on_line = _last_on_line(traced.graph)
     # A node of the derived gradient has the autograd sequence number of the node that it belongs to.
     line_of_sequence: dict[Any, Source] = {}
@@ -231,7 +293,9 @@ def lower(traced: Traced, builder: Builder) -> Graph:
                 if last_on_line.get(own) is node and isinstance(low.values[node], Node):
                     builder.label(low.values[node], _assigned_name(own))
             except _Unsupported as reason:
-                problems.append(f"{builder.source or '<gradient>'}: {reason}")
+                # What only takes a failed value apart is no problem of its own.
+                if node.target is not operator.getitem:
+                    problems.append(f"{builder.source or '<gradient>'}: {reason}")
                 low.values[node] = builder.const(0.0)
     builder.source = None
     if problems:

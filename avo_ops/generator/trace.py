@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 import torch.fx.traceback as fx_traceback
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
@@ -45,6 +48,7 @@ class Traced:
     """An ATen graph whose placeholders are the operands, the scalars, then the gradients of the results.
 
     ``results`` and ``gradients`` name the outputs in order; ``rows`` and ``cols`` are the symbols of the two sizes.
+    ``problems`` says what the trace already knows to have no kernel, with the author's lines.
     """
 
     graph: torch.fx.Graph
@@ -53,17 +57,35 @@ class Traced:
     gradients: tuple[str, ...]
     rows: Any
     cols: Any
+    problems: tuple[str, ...] = ()
 
 
 class _RecordLines(TorchFunctionMode):
     """Annotates each node with the innermost frame outside torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frame = sys._getframe(1)
-        while frame.f_back is not None and "/torch/" in frame.f_code.co_filename:
-            frame = frame.f_back
-        with fx_traceback.annotate({"source": (frame.f_code.co_filename, frame.f_lineno)}):
+        source = _calling_line()
+        with fx_traceback.annotate({"source": (source.file, source.line)}):
             return func(*args, **(kwargs or {}))
+
+
+class _RefuseWrites(TorchFunctionMode):
+    """Raises TraceError at the line that modifies one of the tensors."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.tensors = tensors
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = {name: t._version for name, t in self.tensors.items()}
+        out = func(*args, **(kwargs or {}))
+        for name, t in self.tensors.items():
+            if t._version != before[name]:
+                raise TraceError(
+                    f"{_calling_line()}: the argument {name} is modified in place; a kernel never writes to its "
+                    "arguments: compute a new tensor and return it"
+                )
+        return out
 
 
 def shape_of(span: Span, rows: Any, cols: Any) -> tuple[Any, ...]:
@@ -90,7 +112,7 @@ def trace(
     Raises:
         TraceError: control flow on data, on sizes, or anything else that cannot be traced.
     """
-    env = ShapeEnv()
+    env = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     mode = FakeTensorMode(shape_env=env)
 
     def fake(shape: tuple[int, ...]) -> torch.Tensor:
@@ -102,10 +124,16 @@ def trace(
     rows, cols = anchor.shape
     inputs = [fake(shape_of(o.span, _ROWS, _COLS)) for o in operands]
     inputs += [fake(()) for _ in scalars]
-    with mode:
-        shapes = [tuple(r.shape) for r in _call(function, operands, scalars, cols, inputs)]
+    try:
+        with mode, _RefuseWrites(dict(zip((*(o.name for o in operands), *scalars), inputs, strict=True))):
+            outs = _call(function, operands, scalars, cols, inputs)
+    except Exception as error:
+        raise _refusal(error, rows, cols) from error
+    problems = _problems_of(outs, results, rows, cols)
+    if problems:
+        grads = ()  # without gradients the trace still finds the lines of what else is wrong
     grad_operands = []
-    for name, shape in zip(results, shapes, strict=True):
+    for name, shape in zip(results, [tuple(o.shape) for o in outs], strict=True):
         if name in grads:
             inputs.append(fake(tuple({"M": _ROWS, "N": _COLS}.get(dim_of(s, rows, cols).text, 1) for s in shape)))
             grad_operands.append(Operand(f"grad_{name}", _span(shape, rows, cols)))
@@ -146,18 +174,16 @@ def trace(
             module = make_fx(
                 functionalize(joint, remove="mutations"),
                 tracing_mode="real",
-                decomposition_table=core_aten_decompositions(),
+                decomposition_table=_decompositions(),
             )(*inputs)
-    except GuardOnDataDependentSymNode as error:
-        raise TraceError(
-            f"{_innermost(error)}: a Python decision depends on the values of a tensor; use torch.where instead"
-        ) from error
-    guards = [str(g.expr) for g in env.guards if not _harmless(g.expr)]
-    if guards:
-        raise TraceError(
-            "the function takes decisions that depend on the sizes of its arguments "
-            f"({', '.join(guards)}); one kernel must serve every size"
-        )
+    except Exception as error:
+        raise _refusal(error, rows, cols) from error
+    for guard in env.guards:
+        if not _harmless(guard.expr):
+            problems.append(
+                f"{_line_of_guard(guard)}: a decision depends on the sizes of the arguments "
+                f"({_in_words(str(guard.expr), rows, cols)}); one kernel must serve every size"
+            )
     return Traced(
         module.graph,
         (*operands, *(Operand(s, Span.NONE) for s in scalars), *grad_operands),
@@ -165,6 +191,7 @@ def trace(
         tuple(wanted) if grad_operands else (),
         rows,
         cols,
+        tuple(dict.fromkeys(problems)),
     )
 
 
@@ -178,7 +205,31 @@ def _call(
     by_name = {o.name: t for o, t in zip(operands, tensors, strict=False)}
     numbers = dict(zip(scalars, tensors[len(operands) :], strict=False))
     out = function(by_name, numbers, cols)
-    return [out] if isinstance(out, torch.Tensor) else list(out)
+    return list(out) if isinstance(out, list | tuple) else [out]
+
+
+def _problems_of(outs: Sequence[Any], results: Sequence[str], rows: Any, cols: Any) -> list[str]:
+    """What the results say against a kernel although the function itself ran.
+
+    Raises:
+        TraceError: they are not as many floating-point tensors as there are results.
+    """
+    if len(outs) != len(results):
+        raise TraceError(f"the function returns {len(outs)} values where {len(results)} were declared: {', '.join(results)}")
+    problems = []
+    for name, out in zip(results, outs, strict=True):
+        if not isinstance(out, torch.Tensor):
+            raise TraceError(f"the result {name} is a {type(out).__name__}; it must be a tensor")
+        if not out.dtype.is_floating_point:
+            raise TraceError(f"the result {name} has dtype {out.dtype}; use torch.where(mask, 1.0, 0.0) or a cast to get numbers")
+        try:
+            spans = [s for s in (dim_of(d, rows, cols) for d in out.shape) if s]
+        except TraceError as error:
+            problems.append(f"the result {name}: {error}")
+            continue
+        if spans == [Span.COLS, Span.ROWS]:
+            problems.append(f"the result {name} is transposed (its dims are columns, rows); return it as (rows, columns)")
+    return problems
 
 
 def _span(shape: Sequence[Any], rows: Any, cols: Any) -> Span:
@@ -201,13 +252,76 @@ def dim_of(size: Any, rows: Any, cols: Any) -> Span:
         return Span.ROWS
     if expression == cols.node.expr:
         return Span.COLS
-    raise TraceError(f"a tensor has a dim of size {expression}; only the rows, the columns and 1 are supported")
+    raise TraceError(
+        f"a tensor has a dim of size {_in_words(str(expression), rows, cols)}; "
+        "only the rows (M), the columns (N) and 1 are supported"
+    )
+
+
+def _decompositions() -> dict[Any, Any]:
+    """torch's core decompositions, and those of the composite functions that the core set keeps whole."""
+    aten = torch.ops.aten
+    kept = [
+        aten._softmax, aten._log_softmax, aten.silu, aten.elu, aten.leaky_relu, aten.hardtanh, aten.linalg_vector_norm,
+        aten.native_layer_norm, aten.addcmul, aten.addcdiv,
+    ]  # fmt: skip
+    return {**core_aten_decompositions(), **get_decompositions(kept)}
 
 
 def _harmless(expression: Any) -> bool:
     """Guards that only say that a size is neither 0 nor 1 hold for every launch (empty calls launch nothing)."""
-    text = str(expression)
-    return text.startswith(("Ne(", "s")) and any(text.endswith(end) for end in (", 0)", ", 1)", ">= 2", "> 1", ">= 0"))
+    if not isinstance(expression, sympy.core.relational.Relational):
+        return False
+    size, bound = expression.lhs, expression.rhs
+    if isinstance(expression, sympy.Ne):
+        return bool(size.is_Symbol) and bound in (0, 1)
+    strict = isinstance(expression, sympy.StrictGreaterThan)
+    return bool(size.is_Symbol) and isinstance(expression, sympy.GreaterThan | sympy.StrictGreaterThan) and bound + strict <= 2
+
+
+def _in_words(text: str, rows: Any, cols: Any) -> str:
+    """torch's text with M and N for the symbols of the sizes."""
+    return text.replace(str(rows.node.expr), "M").replace(str(cols.node.expr), "N")
+
+
+_NOT_AUTHORS = tuple(os.path.dirname(m.__file__ or "?") + os.sep for m in (torch, sympy)) + (os.path.dirname(__file__) + os.sep,)
+_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+
+
+def _is_authors(file: str) -> bool:
+    """Whether a file is neither torch's, nor this generator's, nor of the standard library."""
+    if file.startswith(_NOT_AUTHORS) or file.startswith("<frozen"):
+        return False
+    return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
+
+
+def _calling_line() -> Source:
+    """The innermost of the author's lines that are being executed."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and not _is_authors(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Source(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _line_of_guard(guard: Any) -> Source | str:
+    frame = guard.sloc.framework_loc  # the innermost frame outside torch
+    return Source(frame.filename, frame.lineno) if hasattr(frame, "lineno") else "?"
+
+
+def _refusal(error: Exception, rows: Any, cols: Any) -> TraceError:
+    """What went wrong under the trace, in the author's terms."""
+    if isinstance(error, TraceError):
+        return error
+    text = _in_words((str(error) or type(error).__name__).splitlines()[0], rows, cols)
+    reason = f"{type(error).__name__}: {text}"
+    if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException):
+        reason = (
+            "a Python value, a decision or a shape depends on the values of a tensor; "
+            "keep it a tensor and use torch.where instead of if"
+        )
+    elif "convert all Tensors to FakeTensors" in text:
+        reason = "a tensor that is not an argument is used; make it an argument, or a Python number if it is one"
+    return TraceError(f"{_innermost(error)}: {reason}")
 
 
 def _innermost(error: BaseException) -> Source | str:
@@ -215,8 +329,8 @@ def _innermost(error: BaseException) -> Source | str:
     found: Source | str = "?"
     traceback = error.__traceback__
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if "/torch/" not in code.co_filename and not code.co_filename.endswith(__file__.rsplit("/", 1)[-1]):
-            found = Source(code.co_filename, traceback.tb_lineno)
+        file = traceback.tb_frame.f_code.co_filename
+        if _is_authors(file):
+            found = Source(file, traceback.tb_lineno)
         traceback = traceback.tb_next
     return found

@@ -10,7 +10,7 @@ namespace AVO_ISA_NAMESPACE {
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -59,7 +59,7 @@ static void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -110,7 +110,7 @@ static void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -162,7 +162,7 @@ static void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -216,7 +216,7 @@ static void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -255,7 +255,7 @@ static void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -292,7 +292,7 @@ static void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begi
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -312,7 +312,7 @@ static void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -332,7 +332,7 @@ static void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t ro
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -374,7 +374,7 @@ static void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -414,7 +414,7 @@ static void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t row
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -440,7 +440,7 @@ static void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -483,7 +483,7 @@ static void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -530,7 +530,7 @@ static void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -571,7 +571,7 @@ static void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int6
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -616,7 +616,7 @@ static void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t r
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -645,7 +645,7 @@ static void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs*
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -695,7 +695,7 @@ static void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;

@@ -11,7 +11,7 @@ namespace AVO_ISA_NAMESPACE {
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -36,7 +36,7 @@ static void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -62,7 +62,7 @@ static void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -90,7 +90,7 @@ static void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, i
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -118,7 +118,7 @@ static void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int6
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -150,7 +150,7 @@ static void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -184,7 +184,7 @@ static void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row_beg
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -218,7 +218,7 @@ static void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_begin,
 //   h^3))); h = x + bias
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {

@@ -10,7 +10,7 @@ namespace AVO_ISA_NAMESPACE {
 // x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -31,7 +31,7 @@ static void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end
 // x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -53,7 +53,7 @@ static void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -77,7 +77,7 @@ static void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_en
 // x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-static void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {

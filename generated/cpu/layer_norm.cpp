@@ -10,7 +10,7 @@ namespace AVO_ISA_NAMESPACE {
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -49,7 +49,7 @@ static void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -90,7 +90,7 @@ static void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int6
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -132,7 +132,7 @@ static void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, in
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -176,7 +176,7 @@ static void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begi
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -213,7 +213,7 @@ static void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -233,7 +233,7 @@ static void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_be
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -273,7 +273,7 @@ static void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -299,7 +299,7 @@ static void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t ro
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -340,7 +340,7 @@ static void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_beg
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -385,7 +385,7 @@ static void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, i
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -414,7 +414,7 @@ static void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, 
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
-static void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;

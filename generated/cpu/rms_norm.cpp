@@ -10,7 +10,7 @@ namespace AVO_ISA_NAMESPACE {
 // x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
-static void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -38,7 +38,7 @@ static void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 // x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
-static void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -69,7 +69,7 @@ static void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int6
 // x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
-static void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -99,7 +99,7 @@ static void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
-static void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -123,7 +123,7 @@ static void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_
 // x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
-static void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -156,7 +156,7 @@ static void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin
 // x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
-static void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;

@@ -10,7 +10,7 @@ namespace AVO_ISA_NAMESPACE {
 // x * sigmoid(x)
 // Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
-static void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
@@ -30,7 +30,7 @@ static void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end
 // x * sigmoid(x)
 // Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
-static void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {

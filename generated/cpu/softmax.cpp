@@ -11,7 +11,7 @@ namespace AVO_ISA_NAMESPACE {
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
 //   form)
 template <class C>
-static void softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
@@ -45,7 +45,7 @@ static void softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
 // Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
 //   form)
 template <class C>
-static void softmax_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+AVO_KERNEL void softmax_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;

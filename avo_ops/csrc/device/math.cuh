@@ -1,11 +1,11 @@
 // Elementary functions on float and double for device code, by the names that generated kernels use.
 //
-// Float functions are built on the special-function unit, with the argument reduced by fma so that its rounding does
-// not grow with |x|. Compile with --fmad=false: every fma is spelled. Bounds in ulp, exhaustive over floats or a dense
-// part of them, with exactly rounded ex2, rcp and rsqrt (tests/test_math.py holds the host twin to them); the
-// documented error of the approximate instructions (ex2 2 ulp, rcp 1 ulp, rsqrt 2 ulp) comes on top where it says so:
-//   exp, exp_neg_sq 1 (+ ex2)   sigmoid 2 (+ ex2 + rcp)   tanh 2 (+ half of ex2 + rcp)   rsqrt 1 (+ nothing: refined)
-//   erfc 4 (+ ex2 + rcp)        recip, sqrt, division: correctly rounded    others: CUDA's own (1 to 2)
+// Float functions are built on the special-function unit, with the argument reduced by fma so that its
+// rounding does not grow with |x|. Compile with --fmad=false: every fma is spelled. Bounds in ulp, as
+// tests/test_math.py measures them on the host twin, whose ex2, rcp and rsqrt are exactly rounded; in
+// brackets what the documented errors of the instructions (ex2 2 ulp, rcp 1 ulp, rsqrt 2 ulp) can add:
+//   exp 1.1 (+2)   exp_neg_sq 1.1 (+2)   sigmoid 3.3 (+3)   tanh 1.7 (+2)   rsqrt 1.1 (+0: refined)
+//   erfc 7 at 0, 3 in the tail (+5)   recip, sqrt, division: correctly rounded   others: CUDA's own (1 to 2)
 // Results of exp, exp_neg_sq, sigmoid and erfc below FLT_MIN are flushed to zero; else denormals are kept.
 // Double functions are CUDA's own. With AVO_EMULATOR defined the same source compiles for the host.
 #pragma once
@@ -19,7 +19,7 @@
 #define AVO_MATH __device__ __forceinline__
 #endif
 
-// ---- single instructions ------------------------------------------------------------------------------------
+// ---- single instructions ------------------------------------------------------------------------
 
 #ifdef AVO_EMULATOR
 AVO_MATH float avo_flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
@@ -59,7 +59,7 @@ AVO_MATH float avo_min_nan(float a, float b) {
 }
 #endif
 
-// ---- comparisons and selection ------------------------------------------------------------------------------
+// ---- comparisons and selection ------------------------------------------------------------------
 
 AVO_MATH bool m_and(bool a, bool b) { return a && b; }
 AVO_MATH bool m_or(bool a, bool b) { return a || b; }
@@ -85,7 +85,7 @@ AVO_BOTH_TYPES(AVO_SELECTION)
 #undef AVO_SELECTION
 #undef AVO_BOTH_TYPES
 
-// ---- functions of CUDA's own --------------------------------------------------------------------------------
+// ---- functions of CUDA's own --------------------------------------------------------------------
 
 AVO_MATH float m_fma(float a, float b, float c) { return fmaf(a, b, c); }
 AVO_MATH double m_fma(double a, double b, double c) { return fma(a, b, c); }
@@ -106,14 +106,16 @@ AVO_LIBRARY(erf, erff, erf)
 AVO_MATH float m_pow(float a, float b) { return powf(a, b); }
 AVO_MATH double m_pow(double a, double b) { return pow(a, b); }
 
-// ---- exp and its kin, float ---------------------------------------------------------------------------------
+// ---- exp and its kin, float ---------------------------------------------------------------------
 
 // Horner's rule, highest power first.
 AVO_MATH float avo_horner_step(float, float value) { return value; }
-template <class... More> AVO_MATH float avo_horner_step(float x, float value, float next, More... more) {
+template <class... More>
+AVO_MATH float avo_horner_step(float x, float value, float next, More... more) {
   return avo_horner_step(x, fmaf(value, x, next), more...);
 }
-template <class... More> AVO_MATH float avo_horner(float x, float first, More... more) {
+template <class... More>
+AVO_MATH float avo_horner(float x, float first, More... more) {
   return avo_horner_step(x, first, more...);
 }
 
@@ -122,8 +124,9 @@ template <class... More> AVO_MATH float avo_horner(float x, float first, More...
 #define AVO_LOG2E_LOW 1.92596300e-8f
 #define AVO_LN2 0.693147182f
 
-// exp(x) = 2^b exp(c), b = x log2(e) rounded, c what the rounding lost (tiny: exp(c) = 1 + c). The upper bound is the
-// first float whose exp overflows: c > 0 there, so that inf + inf c is inf; the lower one keeps inf - inf out of c.
+// exp(x) = 2^b exp(c), b = x log2(e) rounded, c what the rounding lost (tiny: exp(c) = 1 + c). The upper
+// bound is the first float whose exp overflows: c > 0 there, so that inf + inf c is inf; the lower one keeps
+// inf - inf out of c.
 AVO_MATH float m_exp(float x) {
   x = avo_max_nan(avo_min_nan(x, 88.7228394f), -104.0f);
   const float b = x * AVO_LOG2E;
@@ -155,21 +158,23 @@ AVO_MATH float m_tanh(float x) {
   return copysignf(fabsf(x) < 0.625f ? near : far, x);
 }
 
-// One Newton step on the approximation y: y + y h, h = (1 - x y^2) / 2. At 0 and infinity y is exact and h is NaN.
+// One Newton step on the approximation y: y + y h, h = (1 - x y^2) / 2. At 0 and infinity y is exact and h is
+// NaN.
 AVO_MATH float m_rsqrt(float x) {
   const float y = avo_rsqrt(x);
   const float h = fmaf(-(x * y), y, 1.0f) * 0.5f;
   return h == h ? fmaf(y, h, y) : y;
 }
 
-// erfc(z) = exp(-z^2) k P(k), k = 1 / (1 + s |z|), and 2 minus that on the negative side; e = m_exp_neg_sq(z).
+// erfc(z) = exp(-z^2) k P(k), k = 1 / (1 + s |z|), and 2 minus that on the negative side; e =
+// m_exp_neg_sq(z).
 AVO_MATH float m_erfc(float z, float e) {
   const float k = avo_rcp(fmaf(AVO_ERFC_SCALE, fabsf(z), 1.0f));
   const float q = e * (k * avo_horner(k, AVO_POLYNOMIAL_ERFC_F32));
   return z < 0.0f ? 2.0f - q : q;
 }
 
-// ---- and double ---------------------------------------------------------------------------------------------
+// ---- and double ---------------------------------------------------------------------------------
 
 AVO_MATH double m_exp(double x) { return exp(x); }
 AVO_MATH double m_exp_neg_sq(double z) {

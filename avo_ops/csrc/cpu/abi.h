@@ -1,0 +1,69 @@
+// The ABI between the host runtime and the generated CPU kernels: plain C structs, no other header.
+//
+// A call is an iteration space of M rows by N columns. A row number r is a mixed-radix number over the row
+// dimensions, outermost first: the last of `row_sizes` runs fastest. Element (r, c) of an operand lies at
+//   data + col_stride * c + sum over i of row_strides[i] * digit_i(r)     (all strides in elements).
+// A span-N operand has row strides 0, a span-M operand a column stride 0, an operand that is not there (an
+// optional argument, a result that nobody wants) has data == nullptr.
+#ifndef AVO_OPS_CSRC_CPU_ABI_H
+#define AVO_OPS_CSRC_CPU_ABI_H
+
+#include <stdint.h>
+
+#define AVO_MAX_ROW_DIMS 8
+
+// Dtype codes of AvoOperand::dtype.
+#define AVO_F32 0
+#define AVO_F16 1
+#define AVO_BF16 2
+#define AVO_F64 3
+
+// Columns that a kernel of class pointwise stages at a time, and the slack of every row buffer.
+#define AVO_POINTWISE_BLOCK 2048
+#define AVO_BUFFER_SLACK 32
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct AvoOperand {
+  void *data;
+  int32_t dtype;
+  int32_t reserved;
+  int64_t col_stride;
+  int64_t row_strides[AVO_MAX_ROW_DIMS];
+} AvoOperand;
+
+typedef struct AvoCpuArgs {
+  const AvoOperand *operands;
+  const double *scalars;
+  int64_t M, N;
+  int32_t row_dims; // at least 1
+  int32_t reserved;
+  int64_t row_sizes[AVO_MAX_ROW_DIMS];
+  void *partials; // compute dtype, [chunk][sum][N]; null when the kernel has no sums
+} AvoCpuArgs;
+
+// Class row: the column range is always [0, N). Class pointwise: any range. A kernel with sums zeroes the
+// columns of its range in the partial rows of `chunk`, then accumulates into them.
+typedef void (*AvoCpuKernel)(const AvoCpuArgs *a, int64_t row_begin, int64_t row_end, int64_t col_begin,
+                             int64_t col_end, int64_t chunk, void *scratch);
+
+// Sums partials[chunk][k] over the chunks in ascending order and writes them to `out`, cast to its dtype.
+typedef void (*AvoCpuFinish)(const AvoCpuArgs *a, int64_t chunks, int64_t sums, int64_t k, const AvoOperand *out,
+                             int64_t col_begin, int64_t col_end, int compute_is_f64);
+
+typedef struct AvoKernelEntry {
+  const char *name;
+  AvoCpuKernel f32;
+  AvoCpuKernel f64;
+} AvoKernelEntry;
+
+// Exported once per instruction set, as avo_cpu_kernels_base, _v3, _v4 and avo_cpu_finish_base, _v3, _v4.
+typedef const AvoKernelEntry *(*AvoCpuTable)(int *count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // AVO_OPS_CSRC_CPU_ABI_H

@@ -1,0 +1,58 @@
+"""What the primitives of the generator's normal form mean, in torch. Masks are boolean tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+
+def _rounded(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    return lambda x: x.to(dtype).to(x.dtype)
+
+
+TORCH: dict[str, Callable[..., Any]] = {
+    "neg": torch.neg,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "fma": lambda a, b, c: a * b + c,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "floor": torch.floor,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "recip": torch.reciprocal,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "pow": torch.pow,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "exp_neg_sq": lambda z: torch.exp(-z * z),
+    # The second operand is exp_neg_sq of the first, which a kernel shares with the derivative.
+    "erfc": lambda z, e: torch.special.erfc(z),
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "not": torch.logical_not,
+    "where": torch.where,
+    "round_f32": _rounded(torch.float32),
+    "round_f16": _rounded(torch.float16),
+    "round_bf16": _rounded(torch.bfloat16),
+}

@@ -1,0 +1,143 @@
+"""Inputs and references for the tests that run over the whole catalogue, on every device of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import avo_ops  # noqa: F401  (registers torch.ops.avo)
+from avo_ops.definitions import CATALOGUE, OpDef
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+RECORDS = {r.name: r for r in CATALOGUE}
+
+# Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
+RELATIVE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
+
+Layout = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _in_rows(x: torch.Tensor, extra: int, skip: int) -> torch.Tensor:
+    """The same values as a slice of wider rows: the row stride grows by ``extra``, the base moves by ``skip`` elements."""
+    if x.dim() == 0:
+        return x
+    wide = x.new_full((*x.shape[:-1], x.shape[-1] + extra), float("nan"))
+    wide[..., skip : skip + x.shape[-1]] = x
+    return wide[..., skip : skip + x.shape[-1]]
+
+
+def _offset(x: torch.Tensor) -> torch.Tensor:
+    flat = x.new_full((x.numel() + 1,), float("nan"))
+    flat[1:] = x.reshape(-1)
+    return flat[1:].view(x.shape)
+
+
+def _transposed(x: torch.Tensor) -> torch.Tensor:
+    return x.t().contiguous().t() if x.dim() == 2 else x.transpose(-1, -2).contiguous().transpose(-1, -2) if x.dim() > 2 else x
+
+
+def _stepped(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() == 0:
+        return x
+    wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), float("nan"))
+    wide[..., ::2] = x
+    return wide[..., ::2]
+
+
+LAYOUTS: dict[str, Layout] = {
+    "contiguous": lambda x: x.contiguous(),
+    "sliced rows": lambda x: _in_rows(x, 16, 8),
+    "odd rows": lambda x: _in_rows(x, 3, 1),
+    "offset": _offset,
+    "transposed": _transposed,
+    "stepped": _stepped,
+}
+
+
+def schema_names(record: OpDef) -> list[str]:
+    return [a.name for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments]
+
+
+def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
+    """One call of (m, n) for each pattern of the record: shapes for tensors, plain values otherwise."""
+    found: list[dict[str, Any]] = [{}]
+    for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
+        kind = str(a.type)
+        shape = (n,) if record.spans.get(a.name) == "N" else (m, n)
+        if kind == "Tensor":
+            options: list[Any] = [shape]
+        elif kind == "Optional[Tensor]":
+            options = [None, shape]
+        elif kind == "List[int]":
+            options = [[n]]
+        elif kind == "int":
+            options = [-1]
+        elif kind == "str":
+            options = list(record.choices[a.name])
+        elif kind in ("float", "Optional[float]"):
+            options = [1e-3 if kind == "float" else None]
+        else:
+            raise AssertionError(kind)
+        found = [{**c, a.name: o} for c in found for o in options]
+    return found
+
+
+def build(call: dict[str, Any], dtype: torch.dtype, device: str, seed: int = 0, layout: Layout | None = None) -> dict[str, Any]:
+    """Random tensors in place of shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    out = {}
+    for name, value in call.items():
+        if isinstance(value, tuple):
+            tensor = torch.randn(value, generator=generator, dtype=torch.float64).to(dtype).to(device)
+            out[name] = layout(tensor) if layout is not None else tensor
+        else:
+            out[name] = value
+    return out
+
+
+def tensors(arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
+
+
+def as_tuple(value: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def run(record: OpDef, arguments: dict[str, Any], op: Callable[..., Any] | None = None) -> tuple[torch.Tensor, ...]:
+    function = op or getattr(torch.ops.avo, record.name)
+    return as_tuple(function(*arguments.values()))
+
+
+def reference(record: OpDef, arguments: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The definition in float64 on the same values."""
+    exact = {k: v.detach().double() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    return as_tuple(record.definition(**exact))
+
+
+def gradients(
+    record: OpDef, arguments: dict[str, Any], grads: Sequence[torch.Tensor]
+) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor], tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    """(results, gradients) of the operator and of the definition in float64, for the same incoming gradients."""
+    own = {k: v.detach().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    exact = {k: v.detach().double().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    out, want = run(record, own), as_tuple(record.definition(**exact))
+    got = torch.autograd.grad(out, list(tensors(own).values()), list(grads))
+    wanted = torch.autograd.grad(want, list(tensors(exact).values()), [g.double() for g in grads])
+    names = list(tensors(own))
+    return out, dict(zip(names, got, strict=True)), want, dict(zip(names, wanted, strict=True))
+
+
+def assert_close(got: torch.Tensor, want: torch.Tensor, dtype: torch.dtype, what: str, scale: float = 1.0) -> None:
+    """Within the rounding of ``dtype``, measured against the larger of each value and the tensor's spread."""
+    assert got.dtype == dtype, f"{what}: dtype {got.dtype}, expected {dtype}"
+    assert got.shape == want.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}"
+    if want.numel() == 0:
+        return
+    want = want.detach().double()
+    spread = float(want.abs().mean())
+    error = (got.detach().double() - want).abs() / (want.abs() + spread + 1e-300)
+    worst = float(error.max())
+    assert worst <= RELATIVE[dtype] * scale, f"{what}: relative error {worst:.2e} > {RELATIVE[dtype] * scale:.2e}"

@@ -1,0 +1,267 @@
+"""Every operator of the catalogue: values and gradients against float64, over dtypes, widths, layouts and patterns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from catalogue import (
+    DEVICES,
+    DTYPES,
+    LAYOUTS,
+    RECORDS,
+    as_tuple,
+    assert_close,
+    build,
+    calls,
+    gradients,
+    reference,
+    run,
+    tensors,
+)
+
+# Around the ends of vectors and of every tier of the schedules.
+WIDTHS = [1, 2, 3, 7, 8, 9, 31, 33, 64, 65, 127, 128, 129, 255, 256, 257, 512, 513, 1000, 1024, 1025]
+WIDE = [2048, 2049, 4096, 4097, 8192, 8193, 16384, 16385, 32768, 32769, 65536, 65537]
+
+
+def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str, scale: float = 1.0) -> None:
+    record = RECORDS[name]
+    arguments = build(call, dtype, device)
+    out = run(record, arguments)
+    for i, (got, want) in enumerate(zip(out, reference(record, arguments), strict=True)):
+        assert_close(got, want, dtype, f"{name} {call} result {i}", scale)
+    grads = [torch.randn(o.shape, dtype=torch.float64).to(dtype).to(device) for o in out]
+    results, got_grads, want, want_grads = gradients(record, arguments, grads)
+    for a, b in zip(out, results, strict=True):
+        assert torch.equal(a, b), f"{name} {call}: results with and without gradients differ"
+    for key, got in got_grads.items():
+        assert_close(got, want_grads[key], dtype, f"{name} {call} gradient of {key}", 4 * scale)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", RECORDS)
+def test_values_and_gradients_at_every_width(name: str, dtype: torch.dtype, device: str) -> None:
+    torch.manual_seed(0)
+    for n in WIDTHS:
+        for m in (1, 5, 37):
+            for call in calls(RECORDS[name], m, n):
+                if (m == 37 or n > 200) and any(v is None for k, v in call.items() if k in ("weight", "bias")):
+                    continue  # every pattern at small sizes, the full one at all
+                check_call(name, call, dtype, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", RECORDS)
+def test_wide_rows(name: str, dtype: torch.dtype, device: str) -> None:
+    torch.manual_seed(0)
+    for n in WIDE:
+        check_call(name, calls(RECORDS[name], 3, n)[-1], dtype, device, scale=2.0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_many_rows(name: str, device: str) -> None:
+    torch.manual_seed(0)
+    for m, n in ((4099, 40), (1031, 520)):
+        check_call(name, calls(RECORDS[name], m, n)[-1], torch.float32, device, scale=4.0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", RECORDS)
+def test_layouts_give_the_same_bits(name: str, dtype: torch.dtype, device: str) -> None:
+    """Whatever the strides of inputs and incoming gradients, the results are those of contiguous ones to the bit."""
+    record = RECORDS[name]
+    torch.manual_seed(0)
+    for m, n in ((5, 24), (6, 37), (9, 264)):
+        call = calls(record, m, n)[-1]
+        plain = build(call, dtype, device)
+        grads = [torch.randn(m, n, dtype=torch.float64).to(dtype).to(device) for _ in record.results]
+        base, base_grads, _, _ = gradients(record, plain, grads)
+        for layout_name, layout in LAYOUTS.items():
+            for grad_name, grad_layout in LAYOUTS.items():
+                arguments = build(call, dtype, device, layout=layout)
+                before = {k: v.clone() for k, v in tensors(arguments).items()}
+                out, got, _, _ = gradients(record, arguments, [grad_layout(g) for g in grads])
+                where = f"{name} {m}x{n} {layout_name}, gradients {grad_name}"
+                for a, b in zip(out, base, strict=True):
+                    assert torch.equal(a, b), where
+                for key in got:
+                    assert torch.equal(got[key], base_grads[key]), f"{where}: gradient of {key}"
+                for key, value in before.items():
+                    assert torch.equal(arguments[key], value), f"{where}: {key} was overwritten"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_row_does_not_depend_on_its_neighbours(name: str, device: str) -> None:
+    record = RECORDS[name]
+    for dtype in (torch.float32, torch.bfloat16):
+        for n in (40, 257, 1024, 4100):
+            arguments = build(calls(record, 67, n)[-1], dtype, device)
+            whole = run(record, arguments)
+            one = {k: v[13:14] if isinstance(v, torch.Tensor) and v.dim() == 2 else v for k, v in arguments.items()}
+            for a, b in zip(run(record, one), whole, strict=True):
+                assert torch.equal(a[0], b[13]), f"{name} {dtype} N={n}"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_expanded_gradients(name: str, device: str) -> None:
+    """sum() and mean() send gradients with stride 0."""
+    record = RECORDS[name]
+    arguments = build(calls(record, 6, 40)[-1], torch.float32, device)
+    expanded = [torch.full((), 0.7, device=device).expand(6, 40) for _ in record.results]
+    _, got, _, want = gradients(record, arguments, expanded)
+    for key in got:
+        assert_close(got[key], want[key], torch.float32, f"{name} gradient of {key}", 8.0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_mixed_dtypes(name: str, device: str) -> None:
+    """Each tensor in its own dtype: results in that of their argument, gradients in that of their tensor."""
+    record = RECORDS[name]
+    names = list(tensors(build(calls(record, 5, 48)[-1], torch.float32, "cpu")))
+    if len(names) < 2:
+        pytest.skip("one tensor argument")
+    for i in range(12):
+        arguments = build(calls(record, 5, 48)[-1], torch.float32, device)
+        for j, key in enumerate(names):
+            arguments[key] = arguments[key].to([torch.float32, torch.float16, torch.bfloat16][(i // 3**j) % 3])
+        first = arguments[names[0]].dtype
+        dtypes = [arguments[record.dtypes.get(r, names[0])].dtype for r in record.results]
+        out = run(record, arguments)
+        grads = [torch.randn(5, 48).to(d).to(device) for d in dtypes]
+        _, got, want, want_grads = gradients(record, arguments, grads)
+        for o, w, d in zip(out, want, dtypes, strict=True):
+            assert_close(o, w, d, f"{name} {first}")
+        coarse = max(RELATIVE_OF[t.dtype] for t in tensors(arguments).values())
+        for key in got:
+            own = arguments[key].dtype
+            assert_close(got[key], want_grads[key], own, f"{name} gradient of {key}", max(4.0, 4 * coarse / RELATIVE_OF[own]))
+
+
+RELATIVE_OF = {torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_empty(name: str, device: str) -> None:
+    record = RECORDS[name]
+    for m, n in ((0, 8), (3, 0), (0, 0)):
+        if n == 0 and name == "softmax":
+            continue  # torch's softmax of an empty dim is refused by the definition's maximum
+        arguments = build(calls(record, m, n)[-1], torch.float32, device)
+        own = {k: v.requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+        out = run(record, own)
+        assert all(o.shape == (m, n) for o in out)
+        got = torch.autograd.grad(out, list(tensors(own).values()), [torch.zeros_like(o) for o in out])
+        for g, t in zip(got, tensors(own).values(), strict=True):
+            assert g.shape == t.shape and not g.any()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_more_dims(name: str, device: str) -> None:
+    """Leading dims that merge, that do not (a transposed batch), several normalised dims, softmax over any dim."""
+    record = RECORDS[name]
+    torch.manual_seed(0)
+    cases: list[dict[str, Any]] = []
+    for call in (calls(record, 1, 24)[-1],):
+        for shape in ((24,), (3, 24), (2, 3, 24), (2, 3, 4, 24)):
+            cases.append({k: shape if v == (1, 24) else v for k, v in call.items()})
+        if any(isinstance(v, list) for v in call.values()):
+            cases.append(
+                {k: (3, 4, 6) if v == (1, 24) else [4, 6] if v == [24] else (4, 6) if v == (24,) else v for k, v in call.items()}
+            )
+        if "dim" in call:
+            cases += [{**call, "x": (3, 5, 7), "dim": d} for d in (0, 1, 2, -2)]
+    for call in cases:
+        check_call(name, call, torch.float32, device)
+        arguments = build(call, torch.float32, device)
+        if arguments["x"].dim() == 4:
+            x = arguments["x"].transpose(1, 2).contiguous().transpose(1, 2)
+            for a, b in zip(run(record, {**arguments, "x": x}), run(record, arguments), strict=True):
+                assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_weight_gradients_repeat_to_the_bit(name: str, device: str) -> None:
+    record = RECORDS[name]
+    arguments = build(calls(record, 3001, 96)[-1], torch.float32, device)
+    grads = [torch.randn(3001, 96, device=device) for _ in record.results]
+    _, first, _, _ = gradients(record, arguments, grads)
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            _, again, _, _ = gradients(record, arguments, grads)
+            assert all(torch.equal(first[k], again[k]) for k in first)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", RECORDS)
+def test_only_the_wanted_gradients(name: str, device: str) -> None:
+    """Any subset of the tensors may require grad; the gradients are those of the full call to the bit."""
+    record = RECORDS[name]
+    arguments = build(calls(record, 33, 40)[-1], torch.float32, device)
+    names = list(tensors(arguments))
+    grads = [torch.randn(33, 40, device=device) for _ in record.results]
+    _, full, _, _ = gradients(record, arguments, grads)
+    for bits in range(1, 1 << len(names)):
+        wanted = [n for i, n in enumerate(names) if bits >> i & 1]
+        own = {
+            k: v.detach().requires_grad_(k in wanted) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
+        }
+        got = torch.autograd.grad(run(record, own), [own[n] for n in wanted], grads)
+        for key, g in zip(wanted, got, strict=True):
+            if full[key].dim() == 2:
+                assert torch.equal(g, full[key]), f"{name}: gradient of {key} with {wanted}"
+            else:
+                torch.testing.assert_close(g, full[key], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", RECORDS)
+def test_cuda_graph_and_side_stream(name: str) -> None:
+    record = RECORDS[name]
+    arguments = build(calls(record, 300, 1024)[-1], torch.bfloat16, "cuda")
+    want = run(record, arguments)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        side = run(record, arguments)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            captured = run(record, arguments)
+    for t in captured:
+        t.fill_(float("nan"))
+    graph.replay()
+    torch.cuda.synchronize()
+    for a, b, c in zip(want, side, captured, strict=True):
+        assert torch.equal(a, b) and torch.equal(a, c)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_cuda_kernels_ran() -> None:
+    """No operator fell back to its definition in silence."""
+    avo = torch.ops.avo
+    import avo_ops
+
+    avo_ops.reset_stats()
+    for record in RECORDS.values():
+        arguments = build(calls(record, 64, 1024)[-1], torch.bfloat16, "cuda")
+        gradients(record, arguments, [torch.randn(64, 1024, device="cuda", dtype=torch.bfloat16) for _ in record.results])
+    stats = avo_ops.stats()
+    assert not [k for k in stats if "definition" in k], stats
+    assert [k for k in stats if "layer_norm_backward_weight_bias__bf16_bf16" in k], stats
+    assert as_tuple(avo.silu(torch.ones(3, device="cuda")))
