@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._functorch.config
 
 from . import timing
 from .workloads import WORKLOADS, Workload

@@ -130,14 +130,16 @@ def gradients(
     return out, dict(zip(names, got, strict=True)), want, dict(zip(names, wanted, strict=True))
 
 
-def assert_close(got: torch.Tensor, want: torch.Tensor, dtype: torch.dtype, what: str, scale: float = 1.0) -> None:
-    """Within the rounding of ``dtype``, measured against the larger of each value and the tensor's spread."""
+def assert_close(
+    got: torch.Tensor, want: torch.Tensor, dtype: torch.dtype, what: str, scale: float = 1.0, floor: float = 0.0
+) -> None:
+    """Within the rounding of ``dtype``, measured against each value, the tensor's spread and ``floor`` together."""
     assert got.dtype == dtype, f"{what}: dtype {got.dtype}, expected {dtype}"
     assert got.shape == want.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if want.numel() == 0:
         return
     want = want.detach().double()
     spread = float(want.abs().mean())
-    error = (got.detach().double() - want).abs() / (want.abs() + spread + 1e-300)
+    error = (got.detach().double() - want).abs() / (want.abs() + spread + floor + 1e-300)
     worst = float(error.max())
     assert worst <= RELATIVE[dtype] * scale, f"{what}: relative error {worst:.2e} > {RELATIVE[dtype] * scale:.2e}"

@@ -9,7 +9,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from .ir import Node, Span
 from .plan import Case
-from .render import Body, Names, formula_comment, row_level
+from .render import Body, Names, formula_comment, identifier, row_level
 from .simplify import phase_of
 from .trace import TraceError
 
@@ -57,7 +57,7 @@ class _Kernel:
         self.buffers = len(self.row_loads) + len(self.column_loads) + len(self.stores)
         self.names = Names({f"{o}_row" for o in self.operands} | {f"{s}_sum" for s in self.sums})
         for n in [*loads, *self.scalars]:
-            self.names.reserve(n.attr)
+            self.names.reserve(identifier(n.attr))
 
     def kernel(self) -> CpuKernel:
         description = {
@@ -86,8 +86,8 @@ class _Kernel:
             out.append("  const int64_t N = a->N;")
         if Span.ROWS in uses_size:
             out.append("  const int64_t M = a->M;")
-        out += [f"  const C {n.attr} = C(a->scalars[{i}]);" for i, n in enumerate(self.scalars)]
-        known = {n.index: str(n.attr) for n in [*self.statistics, *self.scalars]}
+        out += [f"  const C {identifier(n.attr)} = C(a->scalars[{i}]);" for i, n in enumerate(self.scalars)]
+        known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
@@ -150,7 +150,7 @@ class _Kernel:
             f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {self._buffer(name, size)});"
             for name in self.stores
         ]
-        out += [f"{indent}const C {x.attr} = load_stat<C>(a, {self._operand(x.attr)}, row);" for x in self.statistics]
+        out += [f"{indent}const C {identifier(x.attr)} = load_stat<C>(a, {self._operand(x.attr)}, row);" for x in self.statistics]
         return out
 
     def _close(self, indent: str, c0: str, n: str) -> list[str]:
@@ -186,8 +186,8 @@ class _Kernel:
 
         for root in roots:
             visit(root)
-        lines = [f"const V {x.attr} = part.load({x.attr}_row + c);" for x in wanted]
-        return lines, {**known, **{x.index: str(x.attr) for x in wanted}}
+        lines = [f"const V {identifier(x.attr)} = part.load({x.attr}_row + c);" for x in wanted]
+        return lines, {**known, **{x.index: identifier(x.attr) for x in wanted}}
 
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]

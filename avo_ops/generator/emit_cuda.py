@@ -10,7 +10,7 @@ from ..definitions.record import OpDef
 from . import schedule
 from .ir import Builder, Graph, Node, Span
 from .plan import Case, Op, signature
-from .render import Body, Names, formula_comment, row_level
+from .render import Body, Names, formula_comment, identifier, row_level
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
 from .simplify import phase_of
 from .trace import TraceError
@@ -44,6 +44,7 @@ class Emitter:
     record: OpDef
     families: dict[str, Family] = field(default_factory=dict)
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
+    with_sums: bool = False
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
@@ -51,6 +52,8 @@ class Emitter:
         if not graph.results:
             return []
         features = Features.of(graph)
+        # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
+        self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
         widths = self.record.widths.get("backward" if op.name.endswith("_backward") else "forward", ())
         if features.reductions and features.sums:
             rows = Graph({n: v for n, v in graph.results.items() if v.span & Span.ROWS})
@@ -71,7 +74,8 @@ class Emitter:
             family = self._row(case.name, graph, "column", ())
             return [{"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}]
         found = []
-        if not features.column_loads:
+        # The flat kernel knows neither rows nor columns.
+        if all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes()):
             family = self._row(case.name, graph, "flat", ())
             found.append({"when": "flat", "limit": None, "min_arch": 0, "steps": [_step(family)]})
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
@@ -79,7 +83,8 @@ class Emitter:
 
     def row_steps(self, name: str, graph: Graph, widths: Sequence[int]) -> list[Json]:
         """Row reductions without column sums: in registers up to the ladder's end, then by a loop."""
-        limit = {d: schedule.row_ladder(Features.of(graph), ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+        features = Features.of(graph)
+        limit = {d: schedule.row_ladder(features, ITEM_SIZE[d], self.with_sums)[-1].max_n for d in DTYPES}
         return [
             {"when": "rows", "limit": limit, "min_arch": 0, "steps": [_step(self._row(name, graph, "row", widths))]},
             {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(self._row(f"{name}_loop", graph, "loop", ()))]},
@@ -114,7 +119,7 @@ class Emitter:
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
-                ladder = schedule.sums_ladder(features, item) if features.sums else schedule.row_ladder(features, item)
+                ladder = schedule.ladder(features, item, self.with_sums)
             rows = []
             least = 1
             for tile in ladder:
@@ -149,6 +154,11 @@ class Emitter:
                 }
             ]  # fmt: skip
         return self._add(Family(name, "finish", text, len(sums), params, variants), key, "finish")
+
+
+def _reduces_both_ways(graph: Graph) -> bool:
+    features = Features.of(graph)
+    return bool(features.reductions and features.sums)
 
 
 def _step(family: Family) -> Json:
@@ -199,12 +209,10 @@ class _RowKernel:
             raise TraceError(f"{name}: only sums may run over the rows")
         self.stores = {n: v for n, v in graph.results.items() if v.span & Span.ROWS and v.span != Span.ROWS}
         self.row_stores = {n: v for n, v in graph.results.items() if v.span == Span.ROWS}
-        if kind in ("flat", "pointwise"):
-            self.stores, self.row_stores = dict(graph.results), {}
         self.looped = kind == "loop"
         self.names = Names({f"{n.attr}_vec" for n in loads})
         for n in [*loads, *self.scalars]:
-            self.names.reserve(n.attr)
+            self.names.reserve(identifier(n.attr))
         for s in self.sums:
             self.names.reserve(self._sum_name(s))
         for r in graph.results:
@@ -236,7 +244,7 @@ class _RowKernel:
         if self.sums:
             add("partials", "", "compute_t<X>* __restrict__ partials")
         for n in self.scalars:
-            add("scalar", n.attr, f"compute_t<X> {n.attr}")
+            add("scalar", n.attr, f"compute_t<X> {identifier(n.attr)}")
         if strided:
             add("M", "", "int64_t M")
         add("N", "", "int64_t N")
@@ -316,13 +324,13 @@ class _RowKernel:
                     "#pragma unroll",
                     f"    for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];",
                 ]
-            out += [f"    const C {n.attr} = {n.attr}_next;" for n in self.statistics]
+            out += [f"    const C {identifier(n.attr)} = {n.attr}_next;" for n in self.statistics]
             out.append("    fetch(row + step);")
         else:
             if not self.looped:
                 out += self._load_rows("  ", self.row_loads, "row")
-            out += [f"    const C {n.attr} = live ? {n.attr}_ptr[row] : C(0);" for n in self.statistics]
-        known = {n.index: str(n.attr) for n in [*self.statistics, *self.scalars]}
+            out += [f"    const C {identifier(n.attr)} = live ? {n.attr}_ptr[row] : C(0);" for n in self.statistics]
+        known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)
@@ -490,7 +498,7 @@ class _RowKernel:
         """Results of the row's size and the accumulation of the column sums."""
         k = self.last + 1
         if self.kind == "flat":
-            known = {n.index: str(n.attr) for n in self.scalars}
+            known = {n.index: identifier(n.attr) for n in self.scalars}
         body = Body(self.names.scope(), self._element(k, known), "const C")
         lines, values = body.emit(self._roots(k))
         stores, sums = values[: len(self.stores)], values[len(self.stores) :]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .ir import MASK_OPERANDS, Builder, Graph, Node, Source, Span
+from .ir import MASK_OPERANDS, Builder, Graph, Node, Source, Span, is_const
 from .trace import TraceError, Traced, dim_of
 
 Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
@@ -297,10 +297,17 @@ def lower(traced: Traced, builder: Builder) -> Graph:
                 if node.target is not operator.getitem:
                     problems.append(f"{builder.source or '<gradient>'}: {reason}")
                 low.values[node] = builder.const(0.0)
+    names = [*traced.results, *(f"grad_{n}" for n in traced.gradients)]
+    for name, out in zip(names, outputs, strict=True) if not problems else ():
+        if isinstance(out, torch.fx.Node) and isinstance(low.values[out], Node):
+            missing = [s for s in low.dims(out) if s and not low.operand(out).span & s]
+            if missing and not (name.startswith("grad_") and is_const(low.operand(out), 0.0)):
+                what = f"the gradient of {name[5:]}" if name.startswith("grad_") else f"the result {name}"
+                axis = "rows" if Span.ROWS in missing else "columns"
+                problems.append(f"{source_of(out) or '<gradient>'}: {what} has one value for all {axis}; no kernel repeats a value")
     builder.source = None
     if problems:
         raise TraceError("this function cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
-    names = [*traced.results, *(f"grad_{n}" for n in traced.gradients)]
     return Graph({name: low.operand(out) for name, out in zip(names, outputs, strict=True)})
 
 

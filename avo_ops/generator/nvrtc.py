@@ -17,11 +17,10 @@ class NvrtcError(RuntimeError):
 
 @dataclass(frozen=True)
 class Nvrtc:
-    """A loaded libnvrtc and the CUDA headers that belong to it."""
+    """A loaded libnvrtc. Device code includes our own headers alone, so none of CUDA's are needed."""
 
     library: ctypes.CDLL
     version: tuple[int, int]
-    include: str
 
     def compile(self, source: str, *, name: str, arch: str, options: Sequence[str] = ()) -> bytes:
         """Compile ``source`` for ``arch`` (``sm_90`` gives a cubin, ``compute_90`` gives PTX).
@@ -32,7 +31,7 @@ class Nvrtc:
         lib, program = self.library, ctypes.c_void_p()
         self._check(lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None))
         try:
-            flags = [f"--gpu-architecture={arch}", f"--include-path={self.include}", *options]
+            flags = [f"--gpu-architecture={arch}", *options]
             array = (ctypes.c_char_p * len(flags))(*(f.encode() for f in flags))
             if lib.nvrtcCompileProgram(program, len(flags), array):
                 raise NvrtcError(f"{name} ({arch}):\n{self._log(program)}")
@@ -58,51 +57,35 @@ class Nvrtc:
             raise NvrtcError(self.library.nvrtcGetErrorString(result).decode())
 
 
-def _package_roots() -> list[Path]:
-    """Folders of the pip packages under ``nvidia``, which hold both the library and the headers."""
+def _candidates() -> list[str]:
+    """Libraries in the order in which they are tried: pip packages, CUDA toolkits, the loader's path."""
     spec = importlib.util.find_spec("nvidia")
-    return [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
-
-
-def _candidates() -> list[tuple[str, str]]:
-    """(library, include folder) pairs, in the order in which they are tried."""
-    found: list[tuple[str, str]] = []
-    for root in _package_roots():
-        # CUDA 12 packages: one folder each; CUDA 13 packages: nvidia/cu13/{lib,include}.
-        for library_glob, include in (
-            ("cuda_nvrtc/lib/libnvrtc.so.1*", "cuda_runtime/include"),
-            ("cu1[0-9]/lib/libnvrtc.so.1*", None),
-        ):
-            for library in sorted(root.glob(library_glob)):
-                folder = root / include if include else library.parent.parent / "include"
-                if (folder / "cuda_fp16.h").exists():
-                    found.append((str(library), str(folder)))
+    roots = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
+    # CUDA 12 packages have a folder each; those of CUDA 13 share nvidia/cu13.
+    found = [str(p) for r in roots for g in ("cuda_nvrtc/lib", "cu1[0-9]/lib") for p in sorted(r.glob(f"{g}/libnvrtc.so.1[0-9]"))]
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-        if home:
-            for library in sorted(Path(home).glob("lib64/libnvrtc.so.1*")):
-                if (Path(home) / "include" / "cuda_fp16.h").exists():
-                    found.append((str(library), str(Path(home) / "include")))
-    return found
+        found += [str(p) for p in sorted(Path(home).glob("lib64/libnvrtc.so.1[0-9]"))] if home else []
+    return [*found, "libnvrtc.so.12", "libnvrtc.so.13"]
 
 
 @lru_cache(maxsize=1)
 def load() -> Nvrtc:
-    """The first usable NVRTC: pip packages first, then a CUDA toolkit.
+    """The first usable NVRTC.
 
     Raises:
-        NvrtcError: none is installed, or its headers are missing.
+        NvrtcError: none is installed.
     """
     problems = []
-    for path, include in _candidates():
+    for path in _candidates():
         try:
             library = ctypes.CDLL(path)
         except OSError as error:
-            problems.append(f"{path}: {error}")
+            problems.append(str(error))
             continue
         major, minor = ctypes.c_int(), ctypes.c_int()
         library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-        return Nvrtc(library, (major.value, minor.value), include)
+        return Nvrtc(library, (major.value, minor.value))
     raise NvrtcError(
-        "NVRTC was not found. Install it with: pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12"
+        "NVRTC was not found. Install it with: pip install nvidia-cuda-nvrtc-cu12"
         + "".join(f"\n  {p}" for p in problems)
     )

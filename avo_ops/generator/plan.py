@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,6 +97,8 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
         arguments.append(Argument(a.name, kind, optional, span, record.choices.get(a.name, ())))
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
+        if a.name in (*record.results, "grad", "mask") or a.name.startswith("grad_"):
+            raise ValueError(f"{record.name}: rename the argument {a.name}: a result or an argument of the backward is called so")
     return tuple(arguments)
 
 
@@ -192,6 +194,7 @@ class _Cut:
     builder: Builder
     forward: dict[int, Node]
     results: dict[int, str]
+    names: dict[str, str]  # signature of a statistic -> its name; shared by all cuts of one pattern
     statistics: dict[int, str] = field(default_factory=dict)
 
     def load_for(self, node: Node, args: tuple[Node, ...]) -> Node | None:
@@ -201,11 +204,13 @@ class _Cut:
             return self.builder.load(self.results[node.index], Span.BOTH)
         if node.span == Span.ROWS:
             if node.index not in self.statistics:
-                taken = {*self.statistics.values(), *self.results.values()}
-                name = node.name or f"statistic{len(self.statistics)}"
-                while name in taken:
+                text = signature(Graph({"": node}))
+                arguments = {n.attr for n in self.forward.values() if n.op in ("load", "scalar")}
+                taken = {*self.names.values(), *self.results.values(), *arguments, "grad", "mask"}
+                name = self.names.get(text) or node.name or f"statistic{len(self.names)}"
+                while text not in self.names and name in taken:
                     name += "_"
-                self.statistics[node.index] = name
+                self.statistics[node.index] = self.names[text] = name
             return self.builder.load(self.statistics[node.index], Span.ROWS)
         return None
 
@@ -239,14 +244,16 @@ class _Derived:
     backward: Graph
 
 
-def _derive(record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: tuple[str, ...]) -> _Derived:
+def _derive(
+    record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: tuple[str, ...], names: dict[str, str]
+) -> _Derived:
     b = Builder(rules=local_rules)
     joint = _joint(record, arguments, pattern, grads, b)
     results = {n: node for n, node in joint.results.items() if n in record.results}
     forward_nodes = {n.index: n for n in walk(results.values())}
     known = frozenset(i for i, n in forward_nodes.items() if n.span == Span.ROWS)
     joint = Graph({**results, **split_sums(b, Graph({n: v for n, v in joint.results.items() if n not in results}), known).results})
-    cut = _Cut(b, forward_nodes, {node.index: name for name, node in results.items()})
+    cut = _Cut(b, forward_nodes, {node.index: name for name, node in results.items()}, names)
     backward = cut.backward({n: v for n, v in joint.results.items() if n not in results})
     statistics = {name: forward_nodes[index] for index, name in cut.statistics.items()}
     return _Derived(pattern, grads, b, Graph(results), statistics, backward)
@@ -256,6 +263,38 @@ def _case_graph(b: Builder, results: dict[str, Node]) -> Graph:
     graph = contract(b, split_sums(b, Graph(results)))
     verify(graph)
     return graph
+
+
+def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iterable[_Derived]) -> None:
+    """Refuse what no schedule serves yet, all of it in one message with the author's lines.
+
+    Raises:
+        TraceError: a result or gradient of one number, or a reduction over the rows other than a sum that is a result.
+    """
+    problems = [
+        f"the argument {a.name} is a tensor of one number; make it a float, or give it the shape of the rows or columns"
+        for a in tensors if a.span == Span.NONE
+    ]  # fmt: skip
+    for d in derived:
+        for name, node in d.forward.results.items():
+            if node.span == Span.NONE:
+                problems.append(f"{node.source}: the result {name} is one number for the whole call; reduce along the columns only")
+            if node.span == Span.COLS and not node.is_reduction:
+                problems.append(f"{node.source}: the result {name} does not vary along the rows and is not a sum over them; compute it outside")
+        if any(not a.optional and a.span == Span.BOTH for a in tensors):
+            whole = {**d.forward.results, **d.backward.results}
+            for node in walk(whole.values()):
+                plain = node.op == "sum" and any(node is v for v in whole.values())
+                inside = any(node is not user and node in user.args for user in walk(whole.values()))
+                if node.is_reduction and node.attr == Span.ROWS and (inside or not plain):
+                    problems.append(
+                        f"{node.source}: {node.op} over the rows is used further or is not a sum; a kernel can only return "
+                        "sums over the rows: reduce the columns, or do this step outside"
+                    )
+        else:
+            problems.append("no argument has the shape of the whole call (rows, columns)")
+    if problems:
+        raise TraceError(f"{record.name} cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
 
 
 def make_plan(record: OpDef) -> Plan:
@@ -272,7 +311,9 @@ def make_plan(record: OpDef) -> Plan:
         for bits in itertools.product((True, False), repeat=len(record.results))
         if any(bits)
     ]
-    derived = {(i, g): _derive(record, arguments, p, g) for i, p in enumerate(patterns) for g in grad_sets}
+    names_of: list[dict[str, str]] = [{} for _ in patterns]
+    derived = {(i, g): _derive(record, arguments, p, g, names_of[i]) for i, p in enumerate(patterns) for g in grad_sets}
+    _check_normal_form(record, tensors, derived.values())
 
     # What any case needs is saved in all of them: one schema serves every case.
     statistics: list[str] = []
@@ -280,18 +321,35 @@ def make_plan(record: OpDef) -> Plan:
     for d in derived.values():
         statistics += [s for s in d.statistics if s not in statistics]
         needed |= {n.attr for n in d.backward.nodes() if n.op == "load"}
-    differentiable = tuple(a.name for a in tensors)
-    saved_args = [a for a in tensors if a.name in needed or a.span != Span.BOTH]
+    differentiable = tuple(a.name for a in tensors if any(_differs_from_zero(d, a.name) for d in derived.values()))
+    differentiable = differentiable or (tensors[0].name,)
     saved_results = [r for r in record.results if r in needed]
     dtype_of = {r: record.dtypes.get(r, tensors[0].name) for r in record.results}
-
     first = derived[0, grad_sets[0]]
+    span_of = {r: first.forward.results[r].span for r in record.results}
+    # Gradients that are one value in every case are returned once.
+    groups: list[list[str]] = []
+    for name in differentiable:
+        for group in groups:
+            if all(_same(d, name, group[0]) for d in derived.values()):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    # A tensor is also saved where nothing else in the backward has the dtype of its gradient, or the shape of the call.
+    needed |= {g[0] for g in groups if not {*g} & {*needed, *dtype_of.values()}}
+    saved_args = [a for a in tensors if a.name in needed or a.span != Span.BOTH]
+    whole = [a for a in saved_args if a.span == Span.BOTH] + [r for r in saved_results if span_of[r] == Span.BOTH]
+    if not whole and not (len(record.results) == 1 and span_of[record.results[0]] == Span.BOTH):
+        saved_args = [a for a in tensors if a in saved_args or a is tensors[0]]
+
     returns = tuple(Return(r, first.forward.results[r].span, dtype_of[r]) for r in record.results)
     stat_returns = tuple(Return(s, Span.ROWS, "compute") for s in statistics)
     public_cases, forward_cases = [], []
     for i, pattern in enumerate(patterns):
         d = derived[i, grad_sets[0]]
-        own = {s: n for g in grad_sets for s, n in derived[i, g].statistics.items() if s in d.statistics} and d.statistics
+        named = {names_of[i].get(signature(Graph({"": n}))): n for n in walk(d.forward.results.values()) if n.span == Span.ROWS}
+        own = {s: named[s] for s in statistics if s in named}
         graph = _case_graph(d.builder, {**d.forward.results, **own})
         name = f"{record.name}_forward{pattern.suffix(record)}"
         key = _select_key(arguments, pattern)
@@ -320,15 +378,6 @@ def make_plan(record: OpDef) -> Plan:
         *(Argument(s, "tensor", False, Span.ROWS) for s in statistics),
     ]
     plain = [a for a in arguments if a.kind != "tensor"]
-    # Gradients that are one value in every case are returned once.
-    groups: list[list[str]] = []
-    for a in differentiable:
-        for group in groups:
-            if all(_same(d, a, group[0]) for d in derived.values()):
-                group.append(a)
-                break
-        else:
-            groups.append([a])
     gradients = {a: i for i, group in enumerate(groups) for a in group}
     mask = Argument("mask", "mask", length=len(groups))
     backward_arguments = (*grad_arguments, *saved, *plain, mask)

@@ -8,13 +8,26 @@ from dataclasses import dataclass, field
 
 from .ir import PRIMITIVES, Node, Span, uses
 
-# Words that an author may use as a variable and that a kernel cannot.
+# Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
+    "alignas alignof and_eq asm bitand bitor catch compl concept consteval constexpr constinit decltype dynamic_cast explicit"
+    " export friend mutable namespace noexcept not_eq nullptr or_eq protected requires static_assert static_cast throw try"
+    " typedef typeid using virtual wchar_t xor_eq linux unix avo"
+    " R first own count total column out fetch exists shared step turn lowest highest quiet_nan clear narrow widen sweep"
+    " threadIdx blockIdx blockDim gridDim f16 f32 f64 bf16 Vec RowTile RowScratch Sum Max Min c0 int64_t compute_t"
+    " row_begin row_end col_begin col_end load_row open_row close_row load_stat store_stat partial_row zero_partial hsum hamax"
+    " hamin scratch_buffer row_reduce write_partial finish_column kN kBlock kVector"
+    " "
     "M N T P V C X W K row rows live tile part turn scratch base step double float int bool const char long short signed"
     " unsigned void auto if else for while do switch case default return struct class template typename this new delete"
     " operator public private static extern inline register volatile goto break continue sizeof union enum and or not xor"
     " true false p j c a n aligned partials groups chunk".split()
 )
+
+
+def identifier(name: str) -> str:
+    """An argument's name as a variable of a kernel."""
+    return f"{name}_" if name in _RESERVED or name.startswith("m_") else name
 
 
 def literal(value: float) -> str:
@@ -48,7 +61,7 @@ class Names:
             inner = node.args[0].attr if node.args[0].op == "load" else node.args[0].name
             verb = {"sum": "sum", "amax": "max", "amin": "min"}[node.op]
             name = name or (f"{verb}_{inner}" if inner else "")
-        if not re.fullmatch(r"[A-Za-z]\w*", name) or name in _RESERVED:
+        if not re.fullmatch(r"[A-Za-z]\w*", name) or identifier(name) != name:
             self.counter += 1
             name = f"t{self.counter}"
         while name in self.taken:

@@ -6,7 +6,7 @@ A schedule decides speed, never a result other than through the thread map and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .ir import Graph, Span
 from .simplify import phase_of
@@ -72,10 +72,16 @@ def pointwise_ladder(item: int) -> tuple[Tile, ...]:
     )
 
 
-def row_ladder(features: Features, item: int) -> tuple[Tile, ...]:
+def ladder(features: Features, item: int, with_sums: bool) -> tuple[Tile, ...]:
+    """The tiles of a kernel that reduces rows."""
+    return sums_ladder(features, item) if features.sums else row_ladder(features, item, with_sums)
+
+
+def row_ladder(features: Features, item: int, with_sums: bool = False) -> tuple[Tile, ...]:
     """Rows in registers, one pass: up to four vectors in flight a thread, more threads for wider rows.
 
-    A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM.
+    A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM. ``with_sums``: other
+    cases of the op have column sums too, and up to their widest row this one shares their thread map.
     """
     vector = 16 // item
     # What 64 registers a thread (1024 threads a block) hold of the row operands; a packed vector takes four.
@@ -83,6 +89,9 @@ def row_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     threads = (8, 32, 128, 256, 512) if item < 8 else (32, 256)  # float64 is bound by arithmetic: fewer kernels do
     tiles = [Tile(t, 4, max(128, t), max(1, min(8, 1024 // max(128, t))), t * 4 * vector) for t in threads]
     tiles += [Tile(1024, p, 1024, 1, 1024 * p * vector) for p in (4, 8) if p <= most]
+    if with_sums:
+        shared = [replace(t, persist=0, prefetch=False) for t in sums_ladder(features, item)]
+        tiles = [*shared, *(t for t in tiles if t.max_n > shared[-1].max_n)]
     return tuple(tiles)
 
 

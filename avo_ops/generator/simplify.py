@@ -39,7 +39,7 @@ def _mul(b: Builder, args: tuple[Node, ...]) -> Node | None:
             continue
         for inner, rest in (other.args, other.args[::-1]):
             # c * (d * x) = (c * d) * x: one rounding fewer.
-            if is_const(inner):
+            if is_const(inner) and 1e-30 < abs(one.attr * inner.attr) < 1e30:  # neither overflows nor vanishes in float32
                 return b.make("mul", b.const(one.attr * inner.attr), rest)
             # c * (r * x) = (c * r) * x where r does not vary along the columns: once a row, not once an element;
             # c * ((d * y) * x) = ((c * d) * y) * x.
@@ -77,7 +77,7 @@ def _div(b: Builder, args: tuple[Node, ...]) -> Node | None:
     top, bottom = args
     if is_const(bottom, 1.0):
         return top
-    if is_const(bottom) and bottom.attr and math.frexp(bottom.attr)[0] in (0.5, -0.5):
+    if is_const(bottom) and 1e-30 < abs(bottom.attr) < 1e30 and math.frexp(bottom.attr)[0] in (0.5, -0.5):
         return b.make("mul", top, b.const(1.0 / bottom.attr))
     if bottom.op == "sqrt":
         return b.make("mul", top, b.make("rsqrt", bottom.args[0]))
@@ -115,8 +115,6 @@ def _neg(b: Builder, args: tuple[Node, ...]) -> Node | None:
     (x,) = args
     if x.op == "neg":
         return x.args[0]
-    if x.op == "sub":
-        return b.make("sub", x.args[1], x.args[0])
     if x.op == "mul" and any(is_const(a) for a in x.args):
         constant, other = x.args if is_const(x.args[0]) else x.args[::-1]
         return b.make("mul", b.const(-constant.attr), other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -69,16 +70,18 @@ class _RecordLines(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
 
 
-class _RefuseWrites(TorchFunctionMode):
-    """Raises TraceError at the line that modifies one of the tensors."""
+class _Watch(TorchFunctionMode):
+    """Raises TraceError at the line that modifies one of the tensors; remembers the lines whose functions leave guards."""
 
-    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+    def __init__(self, tensors: dict[str, torch.Tensor], env: ShapeEnv) -> None:
         super().__init__()
-        self.tensors = tensors
+        self.tensors, self.env = tensors, env
+        self.line_of_guard: dict[int, Source] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = {name: t._version for name, t in self.tensors.items()}
+        before, guards = {name: t._version for name, t in self.tensors.items()}, len(self.env.guards)
         out = func(*args, **(kwargs or {}))
+        self.line_of_guard |= {i: _calling_line() for i in range(guards, len(self.env.guards))}
         for name, t in self.tensors.items():
             if t._version != before[name]:
                 raise TraceError(
@@ -124,8 +127,9 @@ def trace(
     rows, cols = anchor.shape
     inputs = [fake(shape_of(o.span, _ROWS, _COLS)) for o in operands]
     inputs += [fake(()) for _ in scalars]
+    watch = _Watch(dict(zip((*(o.name for o in operands), *scalars), inputs, strict=True)), env)
     try:
-        with mode, _RefuseWrites(dict(zip((*(o.name for o in operands), *scalars), inputs, strict=True))):
+        with mode, watch:
             outs = _call(function, operands, scalars, cols, inputs)
     except Exception as error:
         raise _refusal(error, rows, cols) from error
@@ -178,10 +182,10 @@ def trace(
             )(*inputs)
     except Exception as error:
         raise _refusal(error, rows, cols) from error
-    for guard in env.guards:
+    for i, guard in enumerate(env.guards):
         if not _harmless(guard.expr):
             problems.append(
-                f"{_line_of_guard(guard)}: a decision depends on the sizes of the arguments "
+                f"{watch.line_of_guard.get(i) or _line_of_guard(guard)}: a decision depends on the sizes of the arguments "
                 f"({_in_words(str(guard.expr), rows, cols)}); one kernel must serve every size"
             )
     return Traced(
@@ -265,7 +269,30 @@ def _decompositions() -> dict[Any, Any]:
         aten._softmax, aten._log_softmax, aten.silu, aten.elu, aten.leaky_relu, aten.hardtanh, aten.linalg_vector_norm,
         aten.native_layer_norm, aten.addcmul, aten.addcdiv,
     ]  # fmt: skip
-    return {**core_aten_decompositions(), **get_decompositions(kept)}
+    own = {aten.var_mean.correction: _var_mean, aten.var.correction: _var, aten.gelu.default: _gelu}
+    return {**core_aten_decompositions(), **get_decompositions(kept), **own}
+
+
+def _var_mean(
+    x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    dims = list(range(x.dim())) if not dim else list(dim)
+    centred = x - x.mean(dims, keepdim=True)
+    count: Any = 1
+    for d in dims:
+        count = count * x.shape[d]
+    freedom = count - (1 if correction is None else correction)
+    return (centred * centred).sum(dims, keepdim=keepdim) / freedom, x.mean(dims, keepdim=keepdim)
+
+
+def _var(x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> torch.Tensor:
+    return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
+
+
+def _gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
+    if approximate == "none":
+        return 0.5 * x * torch.special.erfc(x * -math.sqrt(0.5))  # no cancellation where 1 + erf(x / sqrt(2)) would have
+    return x * torch.sigmoid(2.0 * math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x))
 
 
 def _harmless(expression: Any) -> bool:
@@ -304,8 +331,8 @@ def _calling_line() -> Source:
 
 
 def _line_of_guard(guard: Any) -> Source | str:
-    frame = guard.sloc.framework_loc  # the innermost frame outside torch
-    return Source(frame.filename, frame.lineno) if hasattr(frame, "lineno") else "?"
+    frame = guard.sloc.framework_loc
+    return Source(frame.filename, frame.lineno) if hasattr(frame, "lineno") and _is_authors(frame.filename) else "<gradient>"
 
 
 def _refusal(error: Exception, rows: Any, cols: Any) -> TraceError:

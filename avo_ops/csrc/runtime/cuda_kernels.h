@@ -1,0 +1,31 @@
+// CUDA devices and the kernels that are loaded on them.
+#pragma once
+
+#include "cuda_driver.h"
+#include "plan.h"
+
+namespace avo {
+
+// The path of a cubin for (family, arch) into `path`; 0 when there is none. Called without any lock held, and
+// from any thread, also twice at once for the same family.
+using KernelResolver = int (*)(const char *family, int arch, char *path, int path_size);
+using WarningCallback = void (*)(const char *message);
+
+void set_kernel_resolver(KernelResolver resolver);
+void set_warning_callback(WarningCallback callback);
+void warn(const std::string &message);
+
+// Families that could not be loaded are asked for again.
+void forget_failed_kernels();
+
+// The device as a target; arch 0 when it cannot be used (no driver): then no kernel applies.
+Target cuda_target(int device);
+
+// A kernel of a family on a device, ready to be launched with the variant's shared memory and cluster; null,
+// after one warning for the family, when it cannot be had.
+cuda::Kernel cuda_kernel(const Family &family, const Variant &variant, const Target &target);
+
+// torch's current stream of the device; false when this torch has no CUDA.
+bool current_stream(int device, cuda::Stream *stream);
+
+} // namespace avo

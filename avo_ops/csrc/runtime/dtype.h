@@ -1,0 +1,35 @@
+// The four dtypes that kernels know, and their translation from and to torch's dtype codes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "../cpu/abi.h"
+
+namespace avo {
+
+enum class Dtype : int8_t { F32 = AVO_F32, F16 = AVO_F16, BF16 = AVO_BF16, F64 = AVO_F64, None = -1 };
+
+inline constexpr int kDtypes = 4;
+
+inline int index_of(Dtype dtype) { return static_cast<int>(dtype); }
+
+inline int64_t size_of(Dtype dtype) { return dtype == Dtype::F64 ? 8 : dtype == Dtype::F32 ? 4 : 2; }
+
+// Short names, as in plan.json: "f32".
+const char *short_name(Dtype dtype);
+Dtype dtype_of_short_name(const std::string &name);
+
+// The dtype that torch's type promotion gives two floating-point tensors.
+inline Dtype promote(Dtype a, Dtype b) {
+  if (a == b || b == Dtype::None) return a;
+  if (a == Dtype::None) return b;
+  return a == Dtype::F64 || b == Dtype::F64 ? Dtype::F64 : Dtype::F32;
+}
+
+Dtype dtype_from_torch(int32_t code);
+int32_t dtype_to_torch(Dtype dtype);
+// "bfloat16", "int64", ... for messages.
+std::string torch_dtype_name(int32_t code);
+
+} // namespace avo

@@ -1,0 +1,278 @@
+// Planning, the part common to all devices: check the arguments, bring the call to (M,N) form, describe
+// results.
+#include "plan.h"
+
+#include <algorithm>
+
+#include "message.h"
+
+namespace avo {
+namespace {
+
+std::string shape(const TensorView &tensor) { return list_text(tensor.sizes, tensor.ndim); }
+
+std::string device_name(const TensorView &tensor) {
+  return tensor.cuda ? "cuda:" + std::to_string(tensor.device) : "cpu";
+}
+
+// The case key, in the mixed radix of table_parse.cpp.
+uint64_t key_of(const Op &op, const Arguments &args) {
+  uint64_t key = 0, scale = 1;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const ArgSpec &spec = op.args[i];
+    if (spec.kind == ArgKind::Tensor && spec.optional) {
+      key += args.of[i].present ? scale : 0;
+      scale *= 2;
+    } else if (spec.kind == ArgKind::Str) {
+      key += scale * static_cast<uint64_t>(args.of[i].integer);
+      scale *= spec.choices.size();
+    } else if (spec.kind == ArgKind::Mask) {
+      key += scale * args.of[i].bits;
+      scale <<= spec.length;
+    }
+  }
+  return key;
+}
+
+const Case *find_case(const Op &op, uint64_t key) {
+  auto found = std::lower_bound(op.cases.begin(), op.cases.end(), key,
+                                [](const std::unique_ptr<Case> &one, uint64_t key) { return one->key < key; });
+  return found != op.cases.end() && (*found)->key == key ? found->get() : nullptr;
+}
+
+void check_tensor(const Op &op, const ArgSpec &spec, const TensorView &tensor, const TensorView &primary) {
+  if (tensor.dtype == Dtype::None)
+    fail(op.name, ": ", spec.name, " must be a floating-point tensor (float32, float16, bfloat16 or float64), but is ",
+         torch_dtype_name(tensor.torch_dtype));
+  if (tensor.cuda != primary.cuda || (tensor.cuda && tensor.device != primary.device))
+    fail(op.name, ": ", spec.name, " must be on ", device_name(primary), " like ", op.args[op.primary].name,
+         ", but is on ", device_name(tensor));
+  if (tensor.ndim > kMaxDims)
+    fail(op.name, ": ", spec.name, " must have at most ", kMaxDims, " dimensions, but has ", tensor.ndim);
+}
+
+bool same_shape(const TensorView &tensor, const Plan &plan) {
+  return tensor.ndim == plan.ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.sizes);
+}
+
+// Broadcasts the shape of the plan with that of one more operand.
+void broadcast(const Op &op, const ArgSpec &spec, const TensorView &tensor, Plan &plan) {
+  int64_t sizes[kMaxDims];
+  int ndim = std::max(plan.ndim, tensor.ndim), shift = ndim - plan.ndim, other_shift = ndim - tensor.ndim;
+  for (int i = 0; i < ndim; ++i) {
+    int64_t a = i < shift ? 1 : plan.sizes[i - shift], b = i < other_shift ? 1 : tensor.sizes[i - other_shift];
+    if (a != b && a != 1 && b != 1)
+      fail(op.name, ": ", spec.name, " must have shape ", list_text(plan.sizes, plan.ndim), " (that of ",
+           op.args[op.primary].name, ") or broadcast to it, but has shape ", shape(tensor));
+    sizes[i] = a == 1 ? b : a;
+  }
+  std::copy(sizes, sizes + ndim, plan.common);
+  plan.sizes = plan.common;
+  plan.ndim = ndim;
+}
+
+// The shape of the call: that of the primary, unless it and the other MN arguments broadcast to a larger one.
+void find_shape(const Op &op, const Arguments &args, Plan &plan) {
+  const TensorView &primary = args.of[op.primary].tensor;
+  check_tensor(op, op.args[op.primary], primary, primary);
+  plan.sizes = primary.sizes;
+  plan.ndim = primary.ndim;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const ArgSpec &spec = op.args[i];
+    if (spec.kind != ArgKind::Tensor || !args.of[i].present) continue;
+    const TensorView &tensor = args.of[i].tensor;
+    check_tensor(op, spec, tensor, primary);
+    if (spec.span == Span::MN && !same_shape(tensor, plan)) broadcast(op, spec, tensor, plan);
+  }
+}
+
+// Which dims are columns: fills order, column_begin and column_sizes.
+void find_columns(const Op &op, const Arguments &args, Plan &plan) {
+  const std::string &name = op.args[op.primary].name;
+  int ndim = plan.ndim;
+  plan.column_ndim = 0;
+  int dim = -1;
+  if (op.rule == Rule::Last) {
+    if (ndim == 0) fail(op.name, ": ", name, " must have at least 1 dimension, but has shape []");
+    plan.column_ndim = 1;
+  } else if (op.rule == Rule::Trailing) {
+    const Argument &list = args.of[op.rule_arg];
+    plan.column_ndim = list.length;
+    if (list.length == 0) fail(op.name, ": ", op.args[op.rule_arg].name, " must have at least 1 entry, but is []");
+    if (list.length > ndim || !std::equal(list.list, list.list + list.length, plan.sizes + ndim - list.length))
+      fail(op.name, ": ", op.args[op.rule_arg].name, " must be the last dimensions of ", name, ", whose shape is ",
+           list_text(plan.sizes, ndim), ", but is ", list_text(list.list, list.length));
+  } else if (op.rule == Rule::Dim) {
+    int64_t given = args.of[op.rule_arg].integer, range = std::max(ndim, 1);
+    if (given < -range || given >= range)
+      fail(op.name, ": ", op.args[op.rule_arg].name, " must be in [", -range, ", ", range - 1, "] (", name, " has ",
+           ndim, ndim == 1 ? " dimension" : " dimensions", "), but is ", given);
+    if (ndim > 0) {
+      dim = static_cast<int>(given < 0 ? given + range : given);
+      plan.column_ndim = 1;
+    }
+  }
+  plan.column_begin = ndim - plan.column_ndim;
+  plan.column_sizes = plan.sizes + plan.column_begin;
+  if (dim >= 0) {
+    for (int i = 0, at = 0; i < ndim; ++i)
+      if (i != dim) plan.order[at++] = i;
+    plan.order[ndim - 1] = dim;
+    plan.column_size = plan.sizes[dim];
+    plan.column_sizes = &plan.column_size;
+  } else {
+    for (int i = 0; i < ndim; ++i) plan.order[i] = i;
+  }
+}
+
+// Strides of `tensor` expanded to the shape of the call.
+const int64_t *expand(const TensorView &tensor, Plan &plan) {
+  if (same_shape(tensor, plan)) return tensor.strides;
+  int shift = plan.ndim - tensor.ndim;
+  int64_t *strides = plan.expanded[plan.expanded_count++];
+  for (int i = 0; i < plan.ndim; ++i)
+    strides[i] = i < shift || tensor.sizes[i - shift] != plan.sizes[i] ? 0 : tensor.strides[i - shift];
+  return strides;
+}
+
+void check_columns(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
+  if (tensor.ndim == plan.column_ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.column_sizes))
+    return;
+  const std::string &primary = op.args[op.primary].name;
+  std::string what = op.rule == Rule::Trailing ? op.args[op.rule_arg].name
+                     : op.rule == Rule::Dim    ? join("dimension ", plan.order[plan.ndim - 1], " of ", primary)
+                                               : "the last dimension of " + primary;
+  fail(op.name, ": ", spec.name, " must have shape ", list_text(plan.column_sizes, plan.column_ndim), " (", what,
+       "), but has shape ", shape(tensor));
+}
+
+void check_rows(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
+  if (tensor.ndim == plan.ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.m_sizes)) return;
+  fail(op.name, ": ", spec.name, " must have shape ", list_text(plan.m_sizes, plan.ndim),
+       " (one value for each row of ", op.args[op.primary].name, "), but has shape ", shape(tensor));
+}
+
+void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
+  plan.compute = Dtype::F32;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const ArgSpec &spec = op.args[i];
+    Operand &operand = plan.operands[i];
+    operand.present = spec.kind == ArgKind::Tensor && args.of[i].present;
+    if (!operand.present) continue;
+    const TensorView &tensor = args.of[i].tensor;
+    operand.copy = operand.cast = false;
+    operand.span = spec.span;
+    operand.declared = operand.dtype = tensor.dtype;
+    operand.data = tensor.data;
+    operand.ndim = plan.ndim;
+    operand.sizes = plan.sizes;
+    operand.temp_strides = nullptr;
+    if (spec.span == Span::MN) {
+      operand.strides = expand(tensor, plan);
+    } else {
+      operand.strides = tensor.strides;
+      operand.sizes = tensor.sizes;
+      operand.ndim = tensor.ndim;
+      spec.span == Span::N ? check_columns(op, spec, tensor, plan) : check_rows(op, spec, tensor, plan);
+    }
+    if (tensor.dtype == Dtype::F64) plan.compute = Dtype::F64;
+  }
+}
+
+// Layouts of the results. A pointwise operator keeps the strides of a dense primary, as torch.empty_like
+// does.
+void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
+  const int64_t *kept = plan.operands[op.primary].strides;
+  for (size_t i = 0; i < op.returns.size(); ++i) {
+    const ReturnSpec &spec = op.returns[i];
+    Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
+    operand.present = plan.chosen->returns >> i & 1;
+    operand.copy = operand.cast = false;
+    operand.span = spec.span;
+    const Operand *like = spec.dtype_of >= 0 ? &plan.operands[spec.dtype_of] : nullptr;
+    operand.declared = operand.dtype = like && like->present ? like->declared : plan.compute;
+    operand.data = nullptr;
+    operand.ndim = plan.ndim;
+    operand.temp_strides = nullptr;
+    if (spec.span == Span::MN) {
+      operand.sizes = plan.sizes;
+      operand.strides = keep_strides ? kept : plan.contiguous;
+    } else if (spec.span == Span::M) {
+      operand.sizes = plan.m_sizes;
+      operand.strides = plan.m_strides;
+    } else {
+      operand.ndim = plan.column_ndim;
+      operand.sizes = plan.column_sizes;
+      operand.strides = plan.n_strides;
+    }
+  }
+}
+
+// With nothing to compute, the results are empty or are sums over no rows. A row result over no columns (a
+// mean of nothing, say) is whatever torch makes of it: the definition's matter.
+void plan_empty(const Op &op, Plan &plan) {
+  plan.outcome = Outcome::Empty;
+  for (size_t i = 0; i < op.returns.size(); ++i)
+    if (op.returns[i].span == Span::M && plan.exists(op.operand_of_return(static_cast<int>(i))) && plan.M > 0) {
+      plan.outcome = Outcome::Definition;
+      plan.reason = "row results over zero columns";
+    }
+}
+
+} // namespace
+
+double scalar_value(const Plan &plan, const Arguments &args, int arg) {
+  const ArgSpec &spec = plan.op->args[arg];
+  if (spec.kind == ArgKind::Int) return static_cast<double>(args.of[arg].integer);
+  return args.of[arg].present ? args.of[arg].number : spec.none[plan.compute == Dtype::F64];
+}
+
+void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &plan) {
+  plan.op = &op;
+  plan.target = target;
+  plan.reason = nullptr;
+  plan.chosen = nullptr;
+  plan.alternative = nullptr;
+  plan.operands[kAbsent].present = false;
+  plan.expanded_count = plan.step_count = plan.workspace_count = 0;
+
+  find_shape(op, args, plan);
+  find_columns(op, args, plan);
+  int ndim = plan.ndim;
+  for (int i = 0; i < ndim; ++i) plan.m_sizes[plan.order[i]] = i < plan.column_begin ? plan.sizes[plan.order[i]] : 1;
+  plan_arguments(op, args, plan);
+
+  if (op.mask >= 0 && args.of[op.mask].bits == 0) {
+    plan.outcome = Outcome::Nothing;
+    return;
+  }
+  plan.chosen = find_case(op, key_of(op, args));
+  if (!plan.chosen) {
+    plan.outcome = Outcome::Definition;
+    plan.reason = "no kernel for this combination of arguments";
+    return;
+  }
+
+  bool keep_strides = false;
+  if (op.rule == Rule::Flat) {
+    const int64_t *strides = plan.operands[op.primary].strides;
+    order_by_strides(plan.sizes, ndim, strides, plan.order);
+    keep_strides = is_dense(plan.sizes, ndim, strides, plan.order);
+    if (!keep_strides) // the results are contiguous: so is the order of the iteration
+      for (int i = 0; i < ndim; ++i) plan.order[i] = i;
+  }
+  contiguous_strides(plan.sizes, ndim, plan.contiguous);
+  ordered_strides(plan.sizes, ndim, plan.order, plan.normal);
+  contiguous_strides(plan.m_sizes, ndim, plan.m_strides);
+  contiguous_strides(plan.column_sizes, plan.column_ndim, plan.n_strides);
+  plan.M = product(plan.m_sizes, ndim);
+  plan.N = product(plan.column_sizes, plan.column_ndim);
+  plan.numel = product(plan.sizes, ndim);
+  plan_returns(op, plan, keep_strides);
+
+  if (plan.numel == 0) plan_empty(op, plan);
+  else if (target.cuda) plan_cuda(plan);
+  else plan_cpu(plan);
+}
+
+} // namespace avo

@@ -1,0 +1,275 @@
+// Planning for CUDA: one dtype for MN operands and one for N operands, two-dimensional operands, then the
+// first alternative that serves the call, its variants and grids.
+#include "plan.h"
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+
+#include "normal_form.h"
+
+namespace avo {
+namespace {
+
+constexpr int64_t kMaxGridX = INT32_MAX, kMaxGridY = 65535;
+
+template <class F> void for_each(Plan &plan, Span span, F f) {
+  int count = plan.op->operand_count();
+  for (int k = 0; k < count; ++k)
+    if (plan.exists(k) && plan.operands[k].span == span) f(plan.operands[k]);
+}
+
+// X: what the MN arguments promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
+// else float32. Without N arguments the N results decide.
+void choose_dtypes(Plan &plan) {
+  int arguments = static_cast<int>(plan.op->args.size()), count = plan.op->operand_count();
+  Dtype x = Dtype::None, w = Dtype::None;
+  bool mixed = false;
+  auto take = [&](int begin, int end) {
+    for (int k = begin; k < end; ++k) {
+      const Operand &operand = plan.operands[k];
+      if (!operand.present || operand.span != Span::N) continue;
+      mixed = mixed || (w != Dtype::None && w != operand.declared);
+      w = operand.declared;
+    }
+  };
+  for (int k = 0; k < arguments; ++k)
+    if (plan.exists(k) && plan.operands[k].span == Span::MN) x = promote(x, plan.operands[k].declared);
+  if (plan.compute == Dtype::F64) x = Dtype::F64;
+  take(0, arguments);
+  if (w == Dtype::None) take(arguments, count);
+  if (w == Dtype::None) w = x;
+  if (mixed || w != x) w = x == Dtype::F64 ? Dtype::F64 : Dtype::F32;
+  plan.x = x;
+  plan.w = w;
+}
+
+void set_cast(Operand &operand, Dtype dtype, const int64_t *temp_strides) {
+  operand.dtype = dtype;
+  operand.cast = dtype != operand.declared;
+  operand.temp_strides = temp_strides;
+}
+
+void use_copy(Operand &operand, const int64_t *temp_strides) {
+  operand.copy = true;
+  operand.temp_strides = temp_strides;
+}
+
+bool dense(const Plan &plan, const int64_t *strides) {
+  int order[kMaxDims];
+  order_by_strides(plan.sizes, plan.ndim, strides, order);
+  return is_dense(plan.sizes, plan.ndim, strides, order);
+}
+
+// Casts keep the layout of a dense operand, so that a call stays flat.
+void plan_casts(Plan &plan) {
+  for_each(plan, Span::MN, [&](Operand &operand) {
+    bool keep = operand.declared == plan.x || dense(plan, operand.strides);
+    set_cast(operand, plan.x, keep ? operand.strides : plan.normal);
+  });
+  for_each(plan, Span::N, [&](Operand &operand) {
+    set_cast(operand, plan.w, plan.n_strides);
+    // Kernels read N operands from 16-byte aligned addresses; a return is allocated so.
+    bool aligned = operand.cast || (reinterpret_cast<uintptr_t>(operand.data) & 15) == 0;
+    if (!aligned || !same_layout(operand.sizes, operand.ndim, operand.kernel_strides(), plan.n_strides))
+      use_copy(operand, plan.n_strides);
+  });
+  for_each(plan, Span::M, [&](Operand &operand) {
+    set_cast(operand, plan.compute, plan.m_strides);
+    if (!same_layout(operand.sizes, operand.ndim, operand.kernel_strides(), plan.m_strides))
+      use_copy(operand, plan.m_strides);
+  });
+}
+
+// All MN operands have the layout of the primary, which is dense.
+bool is_flat(Plan &plan) {
+  const int64_t *primary = plan.operands[plan.op->primary].kernel_strides();
+  bool flat = true;
+  for_each(plan, Span::MN, [&](Operand &operand) {
+    flat = flat && same_layout(plan.sizes, plan.ndim, operand.kernel_strides(), primary);
+  });
+  return flat && dense(plan, primary);
+}
+
+// Gives every MN operand the layout of a dense primary, or else the order of the iteration.
+void make_flat(Plan &plan) {
+  const int64_t *layout = plan.operands[plan.op->primary].strides;
+  if (!dense(plan, layout)) layout = plan.normal;
+  for_each(plan, Span::MN, [&](Operand &operand) {
+    if (!same_layout(plan.sizes, plan.ndim, operand.kernel_strides(), layout)) use_copy(operand, layout);
+  });
+  plan.flat = true;
+}
+
+bool two_dimensional(const Plan &plan, Operand &operand) {
+  const int64_t *strides = operand.kernel_strides();
+  if (!merged_stride(plan.sizes, strides, plan.order, plan.column_begin, plan.ndim, &operand.col_stride) ||
+      operand.col_stride != 1)
+    return false;
+  if (plan.M == 1) {
+    operand.row_strides[0] = plan.N;
+    return true;
+  }
+  return merged_stride(plan.sizes, strides, plan.order, 0, plan.column_begin, &operand.row_strides[0]);
+}
+
+void make_two_dimensional(Plan &plan) {
+  for_each(plan, Span::MN, [&](Operand &operand) {
+    if (two_dimensional(plan, operand)) return;
+    use_copy(operand, plan.normal);
+    two_dimensional(plan, operand);
+  });
+}
+
+// ---- variants and grids ----
+
+Alignment alignment_of(Plan &plan, bool flat) {
+  Alignment found;
+  found.extents = flat ? plan.numel : plan.N;
+  int count = plan.op->operand_count();
+  for (int k = 0; k < count; ++k) {
+    Operand &operand = plan.operands[k];
+    if (!operand.present) continue;
+    bool temporary = operand.copy || operand.cast;
+    if (operand.span == Span::MN && !flat) {
+      if (two_dimensional(plan, operand)) found.extents |= operand.row_strides[0];
+      else temporary = true;
+    }
+    if (!temporary) found.pointers |= reinterpret_cast<uintptr_t>(operand.data);
+  }
+  return found;
+}
+
+// The variant specialised for this N if the call is aligned, else the first whose range holds N.
+const Use *choose_use(const Step &step, const Plan &plan, int64_t n, const Alignment &alignment) {
+  const auto &uses = step.uses[index_of(plan.x)][index_of(plan.w)];
+  for (const auto &use : uses)
+    if (use->variant->exact == n && alignment.allows(use->variant->vec)) return use.get();
+  for (const auto &use : uses)
+    if (use->variant->exact < 0 && use->variant->min_n <= n && n <= use->variant->max_n) return use.get();
+  return nullptr;
+}
+
+int64_t persistent_blocks(const Variant &variant, const Target &target) {
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(variant.persist * target.sms)));
+}
+
+// Grid rules of the families. A cluster works on one row group together.
+bool plan_grid(const Plan &plan, StepPlan &step) {
+  const Family &family = *step.step->family;
+  const Variant &v = *step.use->variant;
+  int64_t x = 1, y = 1;
+  switch (family.kind) {
+  case FamilyClass::Flat: x = ceil_div(plan.N, int64_t{v.block} * v.vec); break;
+  case FamilyClass::Row:
+  case FamilyClass::Loop:
+    x = ceil_div(plan.M, v.rows);
+    if (v.persist > 0) x = std::min(x, std::max<int64_t>(1, persistent_blocks(v, plan.target) / v.cluster));
+    step.groups = x * v.cluster;
+    x = step.groups;
+    if (v.cols > 0) y = ceil_div(plan.N, v.cols);
+    break;
+  case FamilyClass::Column:
+    x = ceil_div(plan.N, v.cols);
+    y = std::min(ceil_div(plan.M, int64_t{v.rows} * 4),
+                 std::max<int64_t>(1, static_cast<int64_t>(std::ceil(v.persist * plan.target.sms / x))));
+    step.groups = y;
+    break;
+  case FamilyClass::Finish:
+    x = ceil_div(plan.N, 32);
+    y = std::max(family.sums, 1);
+    break;
+  }
+  step.grid[0] = static_cast<uint32_t>(x);
+  step.grid[1] = static_cast<uint32_t>(y);
+  step.grid[2] = 1;
+  return x <= kMaxGridX && y <= kMaxGridY;
+}
+
+bool plan_steps(Plan &plan) {
+  const Alignment &alignment = plan.alternative->flat ? plan.flat_alignment : plan.row_alignment;
+  int workspace = -1;
+  int64_t groups = 0;
+  for (const Step &step : plan.alternative->steps) {
+    StepPlan &planned = plan.steps[plan.step_count++];
+    planned.step = &step;
+    planned.use = choose_use(step, plan, plan.N, alignment);
+    planned.aligned = alignment.allows(planned.use->variant->vec);
+    planned.groups = 0;
+    if (!plan_grid(plan, planned)) return false;
+    if (step.family->kind != FamilyClass::Finish && step.family->sums > 0) {
+      groups = planned.groups;
+      workspace = plan.workspace_count++;
+      plan.workspaces[workspace] = {groups, step.family->sums};
+    }
+    planned.workspace = workspace;
+    planned.groups = groups;
+  }
+  return true;
+}
+
+} // namespace
+
+const char *refusal(const Plan &plan, const Alternative &alternative) {
+  if (plan.target.arch < alternative.min_arch) return "it needs a newer architecture";
+  if (alternative.flat && !plan.flat) return "the operands do not share one dense layout";
+  int64_t n = alternative.flat ? plan.numel : plan.N;
+  if (alternative.limited && n > alternative.limit[index_of(plan.x)]) return "N is above its limit for this dtype";
+  for (const Step &step : alternative.steps) {
+    bool wide = step.family->kind == FamilyClass::Flat || step.family->kind == FamilyClass::Loop ||
+                step.family->kind == FamilyClass::Finish;
+    if (!wide && n > INT32_MAX) return "N does not fit 32 bits";
+    if (step.uses[index_of(plan.x)][index_of(plan.w)].empty()) return "it has no variant for these dtypes";
+    if (!choose_use(step, plan, n, alternative.flat ? plan.flat_alignment : plan.row_alignment))
+      return "it has no variant for this N";
+  }
+  return nullptr;
+}
+
+void plan_cuda(Plan &plan) {
+  const auto &alternatives = plan.chosen->cuda;
+  plan.outcome = Outcome::Cuda;
+  choose_dtypes(plan);
+  plan_casts(plan);
+  plan.flat = is_flat(plan);
+  if (plan.op->rule == Rule::Flat) choose_columns(plan);
+  plan.row_alignment = alignment_of(plan, false);
+  plan.flat_alignment = alignment_of(plan, true);
+
+  auto choose = [&] {
+    for (size_t i = 0; i < alternatives.size() && !plan.alternative; ++i)
+      if (!refusal(plan, alternatives[i])) {
+        plan.alternative = &alternatives[i];
+        plan.alternative_index = static_cast<int>(i);
+      }
+  };
+  choose();
+  bool any_flat = std::any_of(alternatives.begin(), alternatives.end(), [](auto &one) { return one.flat; });
+  if (!plan.alternative && any_flat && !plan.flat) {
+    make_flat(plan);
+    plan.flat_alignment = alignment_of(plan, true);
+    choose();
+  }
+  if (!plan.alternative) {
+    plan.outcome = Outcome::Definition;
+    plan.reason = "no CUDA kernel for this size, dtype and architecture";
+    return;
+  }
+  if (plan.alternative->flat) {
+    plan.M = 1;
+    plan.N = plan.numel;
+    for_each(plan, Span::MN, [&](Operand &operand) {
+      operand.col_stride = 1;
+      operand.row_strides[0] = plan.N;
+    });
+  } else {
+    plan.flat = false;
+    make_two_dimensional(plan);
+  }
+  if (!plan_steps(plan)) {
+    plan.outcome = Outcome::Definition;
+    plan.reason = "the grid would be too large";
+  }
+}
+
+} // namespace avo

@@ -1,0 +1,80 @@
+// One boxed call from stack to stack.
+#include "run.h"
+
+#include "cuda_kernels.h"
+
+namespace avo {
+namespace {
+
+void count(std::atomic<uint64_t> &counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+
+void run_definition(const Op &op, StackArguments &inputs, StableIValue *stack) {
+  count(op.definitions);
+  // The dispatcher takes the arguments, also when it fails. (Of a str it loses 32 bytes: torch 2.13,
+  // ToImpl<std::string>.)
+  inputs.release();
+  check_shim(torch_call_dispatcher(op.qualified.c_str(), "definition", stack, TORCH_ABI_VERSION),
+             (op.qualified + ".definition").c_str());
+}
+
+void allocate_empty(const Plan &plan, OwnedTensor *returns) {
+  const Op &op = *plan.op;
+  count(op.empties);
+  for (size_t i = 0; i < op.returns.size(); ++i) {
+    const Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
+    if (!operand.present) continue;
+    returns[i] = allocate_return(plan, operand);
+    if (operand.span == Span::N && plan.N > 0) returns[i].zero();
+  }
+}
+
+// Whether the plan ran; if not, the definition must.
+bool run_plan(const Plan &plan, const Arguments &args, const StackArguments &inputs, OwnedTensor *returns) {
+  switch (plan.outcome) {
+  case Outcome::Nothing: count(plan.op->empties); return true;
+  case Outcome::Empty: allocate_empty(plan, returns); return true;
+  case Outcome::Cpu: return run_cpu(plan, args, inputs, returns);
+  case Outcome::Cuda: return run_cuda(plan, args, inputs, returns);
+  case Outcome::Definition: return false;
+  }
+  return false;
+}
+
+} // namespace
+
+OwnedTensor allocate_return(const Plan &plan, const Operand &operand) {
+  return OwnedTensor::empty(operand.ndim, operand.sizes, operand.strides, operand.declared, plan.target.cuda,
+                            plan.target.device);
+}
+
+OwnedTensor allocate_temporary(const Plan &plan, const Operand &operand, AtenTensorHandle source) {
+  if (operand.copy) count(plan.op->copies);
+  if (operand.cast) count(plan.op->casts);
+  OwnedTensor made = OwnedTensor::empty(operand.ndim, operand.sizes, operand.temp_strides, operand.dtype,
+                                        plan.target.cuda, plan.target.device);
+  if (source) made.copy_from(source);
+  return made;
+}
+
+void call_operator(const Op &op, StableIValue *stack, uint64_t arguments, uint64_t results) {
+  if (arguments != op.args.size() || results != op.returns.size())
+    fail(op.qualified, ": the schema has ", arguments, " arguments and ", results, " returns, the operator table ",
+         op.args.size(), " and ", op.returns.size());
+  StackArguments inputs(op, stack);
+  Arguments args;
+  inputs.read(args);
+  Target target;
+  const TensorView &primary = args.of[op.primary].tensor;
+  if (primary.cuda) target = cuda_target(primary.device);
+  Plan plan;
+  plan_call(op, args, target, plan);
+  OwnedTensor returns[kMaxReturns];
+  if (!run_plan(plan, args, inputs, returns)) {
+    run_definition(op, inputs, stack);
+    return;
+  }
+  inputs.free_all();
+  for (size_t i = 0; i < op.returns.size(); ++i) put_result(op, stack, static_cast<int>(i), std::move(returns[i]));
+}
+
+} // namespace avo

@@ -1,0 +1,155 @@
+// Execution on the CPU: cut the iteration space over torch's threads and call the kernel on the parts.
+#include <algorithm>
+#include <atomic>
+
+#include "cpu_kernels.h"
+#include "parallel.h"
+#include "run.h"
+
+namespace avo {
+namespace {
+
+// What the threads of one call share.
+struct CpuCall {
+  AvoCpuArgs args{};
+  AvoCpuKernel kernel = nullptr;
+  size_t scratch_bytes = 0;
+  std::atomic<bool> out_of_memory{false};
+
+  void operator()(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end, int64_t chunk) {
+    void *scratch = scratch_bytes ? thread_scratch(scratch_bytes) : nullptr;
+    if (scratch_bytes && !scratch) out_of_memory.store(true, std::memory_order_relaxed);
+    else kernel(&args, row_begin, row_end, col_begin, col_end, chunk, scratch);
+  }
+};
+
+size_t scratch_bytes(const Plan &plan, const CpuCase &one) {
+  int64_t columns = one.pointwise ? AVO_POINTWISE_BLOCK : plan.N;
+  int64_t bytes = (columns + AVO_BUFFER_SLACK) * size_of(plan.compute);
+  return static_cast<size_t>(one.buffers * (ceil_div(bytes, 64) * 64));
+}
+
+void fill_operand(const Plan &plan, const Operand &operand, void *data, AvoOperand &out) {
+  out.data = data;
+  out.dtype = index_of(operand.dtype);
+  out.reserved = 0;
+  out.col_stride = operand.col_stride;
+  for (int i = 0; i < plan.row_dims; ++i) out.row_strides[i] = operand.row_strides[i];
+}
+
+// Row blocks alone, or, when there are few rows, column blocks of each row.
+void run_rows(CpuCall &call, const Plan &plan, bool pointwise) {
+  int64_t M = plan.M, N = plan.N;
+  if (plan.numel <= kGrain) {
+    call(0, M, 0, N, 0);
+  } else if (!pointwise || (N < 2 * kGrain && M > 1)) {
+    auto rows = [&](int64_t begin, int64_t end) { call(begin, end, 0, N, 0); };
+    parallel_for(M, std::max<int64_t>(1, kGrain / N), rows);
+  } else {
+    int64_t blocks = ceil_div(N, kGrain);
+    auto parts = [&](int64_t begin, int64_t end) {
+      while (begin < end) { // whole stretches of a row at a time
+        int64_t row = begin / blocks, last = std::min(end, (row + 1) * blocks);
+        call(row, row + 1, (begin - row * blocks) * kGrain, std::min(N, (last - row * blocks) * kGrain), 0);
+        begin = last;
+      }
+    };
+    parallel_for(M * blocks, 1, parts);
+  }
+}
+
+// Rows of one partial sum: a function of M and N only, so that sums repeat to the bit. At least eight rows,
+// so that partials are small beside the operands, and at most 128 chunks.
+int64_t chunk_rows(const Plan &plan) { return std::max({int64_t{8}, ceil_div(kGrain, plan.N), ceil_div(plan.M, 128)}); }
+
+void run_sums(CpuCall &call, const Plan &plan, bool pointwise, int64_t chunks, int64_t rows) {
+  // Few chunks: a pointwise kernel can also be cut in columns, which are summed independently of each other.
+  int64_t blocks = 1;
+  if (pointwise && plan.numel > kGrain) {
+    int64_t wanted = ceil_div(2 * pool_threads(), chunks);
+    blocks = std::clamp<int64_t>(wanted, 1, ceil_div(plan.N, AVO_POINTWISE_BLOCK));
+  }
+  int64_t columns = ceil_div(ceil_div(plan.N, blocks), 64) * 64;
+  auto parts = [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      int64_t chunk = part / blocks, first = part % blocks * columns;
+      if (first < plan.N)
+        call(chunk * rows, std::min(plan.M, (chunk + 1) * rows), first, std::min(plan.N, first + columns), chunk);
+    }
+  };
+  parallel_for(chunks * blocks, plan.numel <= kGrain ? chunks * blocks : 1, parts);
+}
+
+void run_finish(const CpuCall &call, const Plan &plan, AvoCpuFinish finish, int64_t chunks, int64_t sums, int64_t k,
+                const AvoOperand &out) {
+  auto columns = [&](int64_t begin, int64_t end) {
+    finish(&call.args, chunks, sums, k, &out, begin, end, plan.compute == Dtype::F64);
+  };
+  parallel_for(plan.N, std::max<int64_t>(256, kGrain / chunks), columns);
+}
+
+} // namespace
+
+bool run_cpu(const Plan &plan, const Arguments &args, const StackArguments &inputs, OwnedTensor *returns) {
+  const Op &op = *plan.op;
+  const CpuCase &one = plan.chosen->cpu;
+  const CpuKernel *kernel = one.present ? cpu_kernel(one) : nullptr;
+  if (!kernel || (!one.sums.empty() && !kernel->finish)) return false;
+  one.calls.fetch_add(1, std::memory_order_relaxed);
+
+  int arguments = static_cast<int>(op.args.size());
+  for (size_t i = 0; i < op.returns.size(); ++i) {
+    const Operand &operand = plan.operands[arguments + i];
+    if (operand.present) returns[i] = allocate_return(plan, operand);
+  }
+
+  OwnedTensor temporaries[kMaxOperands];
+  auto data_of = [&](int k) -> void * {
+    const Operand &operand = plan.operands[k];
+    if (!operand.present) return nullptr;
+    if (k >= arguments) return returns[k - arguments].data();
+    if (!operand.copy) return const_cast<void *>(operand.data); // kernels do not write to arguments
+    if (!temporaries[k]) temporaries[k] = allocate_temporary(plan, operand, inputs.tensor(k));
+    return temporaries[k].data();
+  };
+
+  AvoOperand operands[kMaxOperands];
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    const Operand &operand = plan.operands[one.operands[i]];
+    if (operand.present) fill_operand(plan, operand, data_of(one.operands[i]), operands[i]);
+    else operands[i] = AvoOperand{};
+  }
+  double scalars[kMaxScalars];
+  for (size_t i = 0; i < one.scalars.size(); ++i) scalars[i] = scalar_value(plan, args, one.scalars[i]);
+
+  CpuCall call;
+  call.args.operands = operands;
+  call.args.scalars = scalars;
+  call.args.M = plan.M;
+  call.args.N = plan.N;
+  call.args.row_dims = plan.row_dims;
+  for (int i = 0; i < plan.row_dims; ++i) call.args.row_sizes[i] = plan.row_sizes[i];
+  call.kernel = plan.compute == Dtype::F64 ? kernel->f64 : kernel->f32;
+  call.scratch_bytes = scratch_bytes(plan, one);
+
+  if (one.sums.empty()) {
+    run_rows(call, plan, one.pointwise);
+  } else {
+    int64_t sums = static_cast<int64_t>(one.sums.size()), rows = chunk_rows(plan), chunks = ceil_div(plan.M, rows);
+    int64_t size = chunks * sums * plan.N, stride = 1;
+    OwnedTensor partials = OwnedTensor::empty(1, &size, &stride, plan.compute, false, 0);
+    call.args.partials = partials.data();
+    run_sums(call, plan, one.pointwise, chunks, rows);
+    for (int64_t k = 0; k < sums && !call.out_of_memory; ++k) {
+      const Operand &operand = plan.operands[one.sums[k]];
+      if (!operand.present) continue;
+      AvoOperand out{};
+      fill_operand(plan, operand, data_of(one.sums[k]), out);
+      run_finish(call, plan, kernel->finish, chunks, sums, k, out);
+    }
+  }
+  if (call.out_of_memory) fail(op.name, ": out of memory for the buffers of the CPU kernel");
+  return true;
+}
+
+} // namespace avo

@@ -1,0 +1,145 @@
+// The operator table: what the generator says about an operator, as plain records. Parsed once, then only
+// counters and cached kernel pointers in it change.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dtype.h"
+
+namespace avo {
+
+inline constexpr int kMaxOperands = 48;      // arguments and returns of one op together
+inline constexpr int kAbsent = kMaxOperands; // index of an operand that this op never has
+inline constexpr int kMaxReturns = 16;
+inline constexpr int kMaxSteps = 8;
+inline constexpr int kMaxParams = 64;
+inline constexpr int kMaxScalars = 16;
+inline constexpr int kMaxArchs = 4; // different compute capabilities in one machine
+
+enum class ArgKind : uint8_t { Tensor, Ints, Int, Float, Str, Mask };
+enum class Span : uint8_t { MN, N, M };
+enum class Rule : uint8_t { Flat, Last, Trailing, Dim };
+
+struct ArgSpec {
+  std::string name;
+  ArgKind kind = ArgKind::Tensor;
+  Span span = Span::MN;
+  bool optional = false;            // Tensor?, or float? with the two values below for None
+  double none[2] = {0, 0};          // by compute dtype: float32, float64
+  std::vector<std::string> choices; // of a str
+  int length = 0;                   // of a mask
+};
+
+struct ReturnSpec {
+  std::string name;
+  Span span = Span::MN;
+  int dtype_of = -1;     // argument whose dtype it has; -1: the compute dtype
+  bool optional = false; // Tensor? in the schema
+};
+
+// ---- kernels ----
+
+enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Finish };
+
+struct Variant {
+  std::string symbol;
+  int64_t min_n = 0, max_n = 0, exact = -1;
+  int block = 0, rows = 1, vec = 1, cluster = 1, smem = 0;
+  int64_t cols = 0;
+  double persist = 0;
+  // Set once by cuda_kernels.cpp; read without a lock.
+  mutable std::atomic<void *> kernel[kMaxArchs] = {};
+  mutable std::atomic<uint64_t> prepared_devices{0}; // devices on which the function attributes are set
+};
+
+struct Family {
+  std::string name;
+  FamilyClass kind = FamilyClass::Flat;
+  int sums = 0;
+  // By the dtype of MN operands and that of N operands; the last column: families without an N operand.
+  std::vector<std::unique_ptr<Variant>> variants[kDtypes][kDtypes + 1];
+};
+
+enum class ParamKind : uint8_t { Pointer, Stride, M, N, Aligned, Scalar, Partials, Groups };
+
+struct Param {
+  ParamKind kind = ParamKind::M;
+  int index = -1; // operand (Pointer, Stride) or argument (Scalar)
+};
+
+// A variant as one step of one op uses it, with its counter.
+struct Use {
+  const Variant *variant = nullptr;
+  mutable std::atomic<uint64_t> calls{0};
+};
+
+struct Step {
+  Family *family = nullptr;
+  std::vector<Param> params;
+  std::vector<std::unique_ptr<Use>> uses[kDtypes][kDtypes]; // by X and W
+};
+
+struct Alternative {
+  bool flat = false;
+  bool limited = false;
+  int64_t limit[kDtypes] = {-1, -1, -1, -1}; // largest N; -1: not for this dtype
+  int min_arch = 0;
+  std::vector<Step> steps;
+};
+
+struct CpuKernel {
+  AvoCpuKernel f32 = nullptr, f64 = nullptr;
+  AvoCpuFinish finish = nullptr;
+  std::string path; // "cpu/v3/name"
+};
+
+struct CpuCase {
+  bool present = false;
+  std::string symbol;
+  bool pointwise = false;
+  std::vector<int> operands;
+  std::vector<int> scalars; // arguments
+  std::vector<int> sums;    // operands: returns of span N
+  int buffers = 0;
+  mutable std::atomic<const CpuKernel *> kernel{nullptr};
+  mutable std::atomic<uint64_t> calls{0};
+};
+
+struct Case {
+  uint64_t key = 0;
+  uint64_t returns = 0; // bit i: return i exists
+  CpuCase cpu;
+  std::vector<Alternative> cuda;
+};
+
+struct Op {
+  std::string space, name; // "avo", "layer_norm"
+  std::string qualified;   // "avo::layer_norm"
+  Rule rule = Rule::Flat;
+  int rule_arg = -1;
+  int primary = 0;
+  int mask = -1; // the mask argument
+  std::vector<ArgSpec> args;
+  std::vector<ReturnSpec> returns;
+  std::vector<std::unique_ptr<Case>> cases; // ascending keys
+
+  mutable std::atomic<uint64_t> definitions{0}, empties{0}, copies{0}, casts{0};
+
+  int operand_of_return(int i) const { return static_cast<int>(args.size()) + i; }
+  int operand_count() const { return static_cast<int>(args.size() + returns.size()); }
+};
+
+struct Tables {
+  std::vector<std::unique_ptr<Family>> families;
+  std::vector<std::unique_ptr<Op>> ops;
+};
+
+// Parses the text that registry/native.py writes (the grammar is in table_parse.cpp). Throws with the line
+// number.
+Tables parse_tables(const char *text);
+
+} // namespace avo

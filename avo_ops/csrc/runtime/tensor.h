@@ -1,0 +1,56 @@
+// Owning handles of torch tensors over the stable C shims: no reference count of our own, no dispatcher.
+#pragma once
+
+#include <utility>
+
+#include <torch/csrc/stable/c/shim.h>
+
+#include "dtype.h"
+#include "message.h"
+
+namespace avo {
+
+// Throws when a shim failed; torch has written its own message to stderr, newer ones also say it.
+void check_shim(AOTITorchError error, const char *what);
+
+class OwnedTensor {
+public:
+  OwnedTensor() = default;
+  explicit OwnedTensor(AtenTensorHandle handle) : handle_(handle) {}
+  OwnedTensor(OwnedTensor &&other) noexcept : handle_(other.release()) {}
+  OwnedTensor &operator=(OwnedTensor &&other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~OwnedTensor() {
+    if (handle_) aoti_torch_delete_tensor_object(handle_);
+  }
+
+  static OwnedTensor empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, Dtype dtype, bool cuda,
+                           int device) {
+    AtenTensorHandle handle = nullptr;
+    int32_t type = cuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
+    check_shim(aoti_torch_empty_strided(ndim, sizes, strides, dtype_to_torch(dtype), type, device, &handle),
+               "allocation of a tensor");
+    return OwnedTensor(handle);
+  }
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  AtenTensorHandle get() const { return handle_; }
+  AtenTensorHandle release() { return std::exchange(handle_, nullptr); }
+
+  void *data() const {
+    void *data = nullptr;
+    check_shim(torch_get_mutable_data_ptr(handle_, &data), "access to a tensor");
+    return data;
+  }
+  void copy_from(AtenTensorHandle source) const {
+    check_shim(aoti_torch_copy_(handle_, source, 0), "copy of a tensor");
+  }
+  void zero() const { check_shim(aoti_torch_zero_(handle_), "zeroing of a tensor"); }
+
+private:
+  AtenTensorHandle handle_ = nullptr;
+};
+
+} // namespace avo

@@ -1,0 +1,35 @@
+"""Registration of the catalogue with torch, and the kernel store."""
+
+from __future__ import annotations
+
+import torch
+
+from ..definitions import CATALOGUE
+from . import native_library
+from .counters import reset_stats, stats
+from .plan import generated_folder, load_plan, operator_from_json
+from .register import register_operator
+from .store import GeneratorCompiler, KernelStore, default_cache_folder
+
+NAMESPACE = "avo"
+
+__all__ = ["register_catalogue", "register_operator", "reset_stats", "stats"]
+
+_libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
+
+
+def register_catalogue() -> None:
+    """Register every operator of the catalogue; done once, by importing ``avo_ops``."""
+    if _libraries:
+        return
+    folder = generated_folder()
+    if folder is None:
+        return
+    plan = load_plan(folder)
+    records = {record.name: record for record in CATALOGUE}
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
+    _libraries.append(library)
+    for entry in plan["operators"]:
+        register_operator(library, operator_from_json(entry), records[entry["name"]])
+    store = KernelStore(folder / "kernels", default_cache_folder(), GeneratorCompiler())
+    native_library.connect(plan, store.resolve)

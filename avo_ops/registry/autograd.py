@@ -1,0 +1,231 @@
+"""The kernel at the Autograd key, one for every op: no gradient wanted, a custom Function, or the definition.
+
+``torch.library.register_autograd`` raises under torch.func.grad, is silently zero under torch.func.jvp and
+costs 5 us under no_grad. A plain kernel at the Autograd key that leaves function transforms and forward mode
+to the definition (composite, so differentiable any number of times) has none of these faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from .plan import Op, Operator
+from .reference import Definition, statistics
+
+Tensor = torch.Tensor
+
+_transforms_active = torch._C._are_functorch_transforms_active
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+_grad_enabled = torch.is_grad_enabled
+
+
+def _definition_wanted() -> bool:
+    """Whether a function transform or forward mode is at work: both need the definition's own operations."""
+    return _transforms_active() or forward_ad._current_level >= 0  # no_grad does not switch forward mode off
+
+
+def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that takes the items at these positions; faster than a comprehension."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    if not positions:
+        return lambda items: ()
+    (position,) = positions
+    return lambda items: (items[position],)
+
+
+def _bare_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """``function.apply`` without its Python part, 3 us of 9.
+
+    That part asks for active transforms, which ``kernel`` has done, and unwraps what a finished transform
+    left, which the dispatcher has done.
+    """
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
+    return apply
+
+
+def kernel(op: Op, overload: Any, definition: Definition, apply: Callable[..., Any]) -> Callable[..., Any]:
+    """The Autograd kernel of one op. ``apply`` records the call for backward; it gets every argument."""
+    call = overload._op
+    defaults = op.defaults
+    elements = op.elements if len(op.elements) > 1 else ()
+
+    def run(*args: Any) -> Any:
+        if _definition_wanted():
+            return definition(*args)
+        if elements:
+            args = _broadcast(args, elements)
+        if _grad_enabled():
+            for a in args:
+                if isinstance(a, Tensor) and a.requires_grad:
+                    return apply(*args, *defaults[len(args) :])
+        with _below_autograd():
+            return call(*args)
+
+    return run
+
+
+def _broadcast(args: tuple[Any, ...], elements: Sequence[int]) -> tuple[Any, ...]:
+    """The (M, N) tensors in one shape: kernels take that of the primary one, which may be the smaller.
+
+    It happens where autograd sees it, so that each gradient is summed back.
+    """
+    places = [i for i in elements if i < len(args) and args[i] is not None]
+    shape = args[places[0]].shape
+    for i in places:
+        if args[i].shape != shape:
+            break
+    else:
+        return args
+    try:
+        shape = torch.broadcast_shapes(*(args[i].shape for i in places))  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return args  # the op will say which argument does not fit
+    return tuple([a.expand(shape) if i in places else a for i, a in enumerate(args)])
+
+
+def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[..., Any]:
+    """``apply`` of the public op: its backward is the backward op, which is itself differentiable."""
+    op, backward_op = operator.public, operator.backward
+    assert backward_op is not None
+    results, width = len(op.returns), len(backward_op.returns)
+    single = len(operator.forward.returns) == 1
+    kept = len(operator.saved)
+    extra, recompute = _statistics(operator)
+    # Positions in the arguments, and behind them the returns of the forward op.
+    count = len(op.arguments)
+    take_saved = _picker([*(i if kind == "arg" else count + i for kind, i in operator.saved), *extra])
+    take_plain = _picker([i for i, a in enumerate(op.arguments) if a.kind != "tensor"])
+    gradients = operator.gradients
+    run_forward, run_backward = forward._op, backward._op
+    nothing = (None,) * count
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            with _below_autograd():
+                out = run_forward(*args)
+            outs = (out,) if single else out
+            ctx.save_for_backward(*take_saved(args + outs))
+            ctx.plain = take_plain(args)
+            if results == 1:
+                return outs[0]
+            ctx.set_materialize_grads(False)
+            return outs[:results]
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            if not any(g is not None for g in grads):
+                return nothing
+            saved, plain = ctx.saved_tensors, ctx.plain
+            differentiable = _grad_enabled()
+            if differentiable and recompute is not None:
+                # This backward will be differentiated: the statistics must depend on what they were made of.
+                saved = recompute(saved, plain)
+            mask = [False] * width
+            needs = ctx.needs_input_grad
+            for place, need in zip(gradients, needs, strict=True):
+                if need and place is not None:
+                    mask[place] = True
+            if differentiable or _definition_wanted():
+                found = run_backward(*grads, *saved[:kept], *plain, mask)
+            else:
+                with _below_autograd():
+                    found = run_backward(*grads, *saved[:kept], *plain, mask)
+            if width == 1:
+                found = (found,)
+            # The engine casts a gradient to the dtype of its tensor.
+            pairs = zip(gradients, needs, strict=True)
+            return tuple([found[place] if need and place is not None else None for place, need in pairs])
+
+    Function.__name__ = Function.__qualname__ = f"Avo_{operator.name}"
+    return _bare_apply(Function)
+
+
+def _statistics(operator: Operator) -> tuple[tuple[int, ...], Callable[..., list[Any]] | None]:
+    """How to make the saved statistics anew: arguments to save besides, and a function of what is saved."""
+    op = operator.forward
+    results = len(operator.public.returns)
+    names = [op.returns[i].name for kind, i in operator.saved if kind == "return" and i >= results]
+    if not names:
+        return (), None
+    known = [op.returns[i].name for kind, i in operator.saved if kind == "return" and i < results]
+    needed: set[str] = set()
+    for case in op.cases.values():
+        needed |= case.expression.loads(names, [case.expression.results[n] for n in known])
+    saved = [i for kind, i in operator.saved if kind == "arg"]
+    extra = tuple(
+        i for i in op.tensors
+        if i not in saved and (op.arguments[i].name in needed or op.arguments[i].optional)
+    )  # fmt: skip
+    plain = [i for i, a in enumerate(op.arguments) if a.kind != "tensor"]
+    compute = statistics(op, known, names)
+    count = len(operator.saved)
+
+    def recompute(tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        args: list[Any] = [None] * len(op.arguments)
+        at_hand, places = [], []
+        for place, (kind, i) in enumerate(operator.saved):
+            if kind == "arg":
+                args[i] = tensors[place]
+            elif i < results:
+                at_hand.append(tensors[place])
+            else:
+                places.append(place)
+        for i, tensor in zip(extra, tensors[count:], strict=True):
+            args[i] = tensor
+        for i, number in zip(plain, numbers, strict=True):
+            args[i] = number
+        out = list(tensors[:count])
+        fresh = compute(args, at_hand, tensors[places[0]].dtype)
+        for place, value in zip(places, fresh, strict=True):
+            out[place] = value
+        return out
+
+    return extra, recompute
+
+
+def by_definition(op: Op, overload: Any, definition: Definition) -> Callable[..., Any]:
+    """``apply`` of a forward or backward op: its own gradient is that of its definition."""
+    call = overload._op
+    single = len(op.returns) == 1
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(*[args[i] for i in op.tensors])
+            ctx.args = [None if i in op.tensors else a for i, a in enumerate(args)]
+            with _below_autograd():
+                return call(*args)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            used = [i for i, g in enumerate(grads) if g is not None]
+            wanted = [i for i in op.tensors if ctx.needs_input_grad[i]]
+            if not used or not wanted:
+                return (None,) * len(op.arguments)
+            args = list(ctx.args)
+            for i, tensor in zip(op.tensors, ctx.saved_tensors, strict=True):
+                args[i] = tensor
+
+            def outputs(*leaves: Tensor) -> tuple[Tensor, ...]:
+                for i, leaf in zip(wanted, leaves, strict=True):
+                    args[i] = leaf
+                out = definition(*args)
+                outs = (out,) if single else out
+                return tuple(outs[i] for i in used)
+
+            pull_back: Any = torch.func.vjp(outputs, *(args[i] for i in wanted))[1]
+            found: list[Any] = [None] * len(op.arguments)
+            for i, gradient in zip(wanted, pull_back(tuple(grads[i] for i in used)), strict=True):
+                found[i] = gradient
+            return tuple(found)
+
+    Function.__name__ = Function.__qualname__ = f"Avo_{op.name}"
+    return _bare_apply(Function)

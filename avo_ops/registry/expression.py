@@ -1,0 +1,104 @@
+"""The generator's expressions in torch: what a kernel computes, on any device and differentiable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..definitions.primitives import TORCH
+
+Tensor = torch.Tensor
+
+_REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "amax": torch.amax, "amin": torch.amin}
+
+
+@dataclass(frozen=True)
+class Space:
+    """Rows and columns of one call: which dims of the primary tensor they are, and the dtype of the math."""
+
+    sizes: tuple[Any, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def dims(self, axis: str) -> tuple[int, ...]:
+        return self.rows if axis == "M" else self.columns
+
+    def extent(self, axis: str) -> Any:
+        product: Any = 1
+        for d in self.dims(axis):
+            product = product * self.sizes[d]
+        return product
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """Nodes ``(op, operands, attr)``, operands before their users, and the nodes that are results."""
+
+    nodes: tuple[tuple[str, tuple[int, ...], Any], ...]
+    results: Mapping[str, int]
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Expression:
+        return Expression(tuple((n[0], tuple(n[1]), n[2]) for n in data["nodes"]), dict(data["results"]))
+
+    def needed(self, wanted: Iterable[str], known: Iterable[int] = ()) -> list[int]:
+        """The nodes that the wanted results depend on, operands first; ``known`` ones are not looked into."""
+        stop, seen = set(known), set()
+        stack = [self.results[name] for name in wanted]
+        while stack:
+            index = stack.pop()
+            if index not in seen:
+                seen.add(index)
+                if index not in stop:
+                    stack.extend(self.nodes[index][1])
+        return sorted(seen)
+
+    def loads(self, wanted: Iterable[str], known: Iterable[int] = ()) -> set[str]:
+        """The names of the arguments that the wanted results depend on."""
+        known = set(known)
+        nodes = (self.nodes[i] for i in self.needed(wanted, known) if i not in known)
+        return {attr for op, _, attr in nodes if op in ("load", "scalar")}
+
+    def evaluate(
+        self,
+        wanted: Iterable[str],
+        values: Mapping[str, Any],
+        space: Space,
+        known: Mapping[int, Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        """The wanted results.
+
+        ``values``: tensors in the dtype of the math that broadcast against the primary one, and numbers.
+        ``known``: values of nodes that are at hand, by index. Reductions keep their dims, with size 1.
+        """
+        wanted = tuple(wanted)
+        done: dict[int, Tensor] = dict(known or {})
+        for index in self.needed(wanted, done):
+            if index not in done:
+                op, operands, attr = self.nodes[index]
+                done[index] = self._node(op, [done[i] for i in operands], attr, values, space)
+        return {name: done[self.results[name]] for name in wanted}
+
+    @staticmethod
+    def _node(op: str, operands: list[Tensor], attr: Any, values: Mapping[str, Any], space: Space) -> Tensor:
+        if op == "load":
+            value: Tensor = values[attr]
+            return value
+        if op in ("scalar", "const", "size"):
+            number = values[attr] if op == "scalar" else attr if op == "const" else space.extent(attr)
+            if isinstance(number, Tensor):
+                return number
+            return torch.full((), number, dtype=space.dtype, device=space.device)
+        if op in _REDUCTIONS:
+            value = operands[0]
+            shift = len(space.sizes) - value.dim()
+            dims = [d - shift for d in space.dims(attr) if d >= shift]
+            # Without rows (all dims are columns) there is one row; torch would take [] for all dims.
+            return _REDUCTIONS[op](value, dims, keepdim=True) if dims else value
+        result: Tensor = TORCH[op](*operands)
+        return result

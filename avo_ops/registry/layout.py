@@ -1,0 +1,201 @@
+"""Shapes, dtypes and strides of results, and the checks of arguments: the C++ runtime's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .expression import Space
+from .plan import Op, Return
+
+Tensor = torch.Tensor
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def _fail(op: Op, message: str) -> RuntimeError:
+    return RuntimeError(f"{op.name}: {message}")
+
+
+def _shape(sizes: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _check_kinds(op: Op, args: Sequence[Any]) -> None:
+    primary = args[op.primary]
+    for a, value in zip(op.arguments, args, strict=True):
+        if a.kind == "tensor" and value is not None:
+            if value.dtype not in DTYPES:
+                raise _fail(
+                    op,
+                    f"{a.name} must be a floating-point tensor (float32, float16, bfloat16 or float64), "
+                    f"but is {_name(value.dtype)}",
+                )
+            if value.device != primary.device:
+                raise _fail(
+                    op,
+                    f"{a.name} must be on {primary.device} like {op.arguments[op.primary].name}, "
+                    f"but is on {value.device}",
+                )
+        elif a.kind == "str" and value not in a.choices:
+            allowed = " or ".join(map(repr, a.choices))
+            raise _fail(op, f"{a.name} must be {allowed}, but is {value!r}")
+        elif a.kind == "mask" and len(value) != a.length:
+            raise _fail(op, f"{a.name} must have {a.length} entries, but has {len(value)}")
+
+
+def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    rank, name = len(sizes), op.arguments[op.primary].name
+    if op.rule == "flat":
+        return ()
+    if op.rule == "last":
+        if not rank:
+            raise _fail(op, f"{name} must have at least 1 dimension, but has shape []")
+        return (rank - 1,)
+    argument, value = op.arguments[op.rule_argument].name, args[op.rule_argument]
+    if op.rule == "dim":
+        span = max(rank, 1)
+        if not -span <= value < span:
+            plural = "dimension" if rank == 1 else "dimensions"
+            raise _fail(
+                op,
+                f"{argument} must be in [{-span}, {span - 1}] ({name} has {rank} {plural}), but is {value}",
+            )
+        return (value % rank,) if rank else ()
+    if not len(value):
+        raise _fail(op, f"{argument} must have at least 1 entry, but is []")
+
+    def message() -> str:
+        return (
+            f"{op.name}: {argument} must be the last dimensions of {name}, whose shape is {_shape(sizes)}, "
+            f"but is {_shape(value)}"
+        )
+
+    if len(value) > rank:
+        raise RuntimeError(message())
+    for own, given in zip(sizes[rank - len(value) :], value, strict=True):
+        torch._check(own == given, message)  # type: ignore[no-untyped-call]
+    return tuple(range(rank - len(value), rank))
+
+
+def _common_shape(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape that the tensors of span MN have, or broadcast to."""
+    sizes = tuple(args[op.primary].shape)
+    for i in op.elements:
+        if i == op.primary or args[i] is None:
+            continue
+        try:
+            sizes = tuple(torch.broadcast_shapes(sizes, args[i].shape))  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            raise _fail(
+                op,
+                f"{op.arguments[i].name} must have shape {_shape(sizes)} "
+                f"(that of {op.arguments[op.primary].name}) or broadcast to it, "
+                f"but has shape {_shape(args[i].shape)}",
+            ) from None
+    return sizes
+
+
+def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
+    what = {"N": "the columns", "M": "one value for each row"}
+    for i in op.tensors:
+        a, value = op.arguments[i], args[i]
+        if value is None or a.span == "MN":
+            continue
+        expected = span_shape(a.span, space)
+
+        def message(a: Any = a, expected: Any = expected, value: Any = value) -> str:
+            return (
+                f"{op.name}: {a.name} must have shape {_shape(expected)} ({what[a.span]} of "
+                f"{op.arguments[op.primary].name}), but has shape {_shape(value.shape)}"
+            )
+
+        if value.dim() != len(expected):
+            raise RuntimeError(message())
+        for own, given in zip(expected, value.shape, strict=True):
+            torch._check(own == given, message)  # type: ignore[no-untyped-call]
+
+
+def space_of(op: Op, args: Sequence[Any]) -> Space:
+    """Check a call (every argument there) and find its rows and columns.
+
+    Raises:
+        RuntimeError: an argument is not what the operator takes; the message names it, what it is and may be.
+    """
+    _check_kinds(op, args)
+    sizes = _common_shape(op, args)
+    columns = _columns(op, args, sizes)
+    rows = tuple(d for d in range(len(sizes)) if d not in columns)
+    double = any(args[i] is not None and args[i].dtype == torch.float64 for i in op.tensors)
+    dtype = torch.float64 if double else torch.float32
+    space = Space(sizes, rows, columns, dtype, args[op.primary].device)
+    _check_spans(op, args, space)
+    return space
+
+
+def span_shape(span: str, space: Space) -> tuple[Any, ...]:
+    """The shape of a tensor of this span."""
+    if span == "MN":
+        return space.sizes
+    if span == "N":
+        return tuple(space.sizes[d] for d in space.columns)
+    return tuple(1 if d in space.columns else s for d, s in enumerate(space.sizes))
+
+
+def return_dtype(op: Op, ret: Return, args: Sequence[Any], space: Space) -> torch.dtype:
+    """The dtype of a return; an absent argument gives it the dtype of the math."""
+    for a, value in zip(op.arguments, args, strict=True):
+        if a.name == ret.dtype and value is not None:
+            dtype: torch.dtype = value.dtype
+            return dtype
+    return space.dtype
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill a range of memory, each once, in whatever order of dims."""
+    if tensor.is_contiguous():
+        return True
+    expected: Any = 1
+    for stride, size in sorted(
+        (stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1
+    ):
+        if stride != expected:
+            return False
+        expected = stride * size
+    return True
+
+
+def keeps_strides(op: Op, primary: Tensor, space: Space) -> bool:
+    """Whether results have the strides of the primary tensor: pointwise ones of a dense one, as in torch."""
+    return op.rule == "flat" and tuple(primary.shape) == space.sizes and is_dense(primary)
+
+
+def allocate(op: Op, ret: Return, args: Sequence[Any], space: Space) -> Tensor:
+    """A return without values, as the kernels allocate it."""
+    primary, dtype = args[op.primary], return_dtype(op, ret, args, space)
+    if ret.span == "MN" and keeps_strides(op, primary, space):
+        return torch.empty_like(primary, dtype=dtype)
+    return torch.empty(span_shape(ret.span, space), dtype=dtype, device=space.device)
+
+
+def returned(op: Op, args: tuple[Any, ...]) -> tuple[bool, ...]:
+    """Which returns a call has."""
+    if not op.optional_returns:
+        return (True,) * len(op.returns)
+    case = op.case(args)
+    return (False,) * len(op.returns) if case is None else case.returned
+
+
+def fake(op: Op, args: tuple[Any, ...]) -> Any:
+    """The fake kernel: returns of the right shapes, dtypes and strides."""
+    args = op.filled(args)
+    space = space_of(op, args)
+    exists = returned(op, args)
+    out = tuple(allocate(op, r, args, space) if e else None for r, e in zip(op.returns, exists, strict=True))
+    return out[0] if len(out) == 1 else out

@@ -1,0 +1,332 @@
+"""The C++ runtime (csrc/runtime) from Python: load it, give it operators and kernels, ask what it did.
+
+The operator table and an imagined call travel as text, lines of words between single spaces. Their grammars
+stand where they are parsed: csrc/runtime/table_parse.cpp and csrc/runtime/describe.cpp.
+"""
+
+import ctypes
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Record = Mapping[str, Any]
+"""An operator, op, case or family of plan.json."""
+
+KernelResolver = Callable[[str, int], str | None]
+"""(family, arch) -> path of a cubin, or None. Called from any thread, also twice at once for a family."""
+
+_ResolverC = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_int
+)
+_WarningC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+
+_DTYPES = ("f32", "f16", "bf16", "f64")
+_SHORT_NAMES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+}
+
+
+class NativeError(RuntimeError):
+    """The runtime refused a table, a library or a description."""
+
+
+@dataclass(frozen=True)
+class CudaTarget:
+    """A CUDA device, present or imagined. arch: 90 for compute capability 9.0."""
+
+    arch: int = 90
+    sms: int = 132
+    device: int = 0
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor that is only described. Of its first element's address only the remainder by 16 matters."""
+
+    sizes: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    strides: tuple[int, ...] | None = None
+    address: int = 0
+
+
+# ---- the texts ----
+
+
+def _word(value: object) -> str:
+    """One word: percent-encoded where it holds a space or the like, "%" when empty."""
+    text = str(value)
+    if not text:
+        return "%"
+    return "".join(
+        c if "!" <= c <= "~" and c != "%" else "".join(f"%{b:02X}" for b in c.encode()) for c in text
+    )
+
+
+def _line(*words: object) -> str:
+    return " ".join(_word(word) for word in words)
+
+
+def _optional_returns(schema: str) -> list[bool]:
+    """Which returns of a schema are `Tensor?`."""
+    text = schema.rpartition("->")[2].strip()
+    inner = text[1:-1] if text.startswith("(") else text
+    return [part.strip().split()[0].endswith("?") for part in inner.split(",") if part.strip()]
+
+
+def _arg_line(arg: Record) -> str:
+    match arg["kind"]:
+        case "tensor":
+            return _line("arg", arg["name"], "tensor", arg["span"], int(arg.get("optional", False)))
+        case "mask":
+            return _line("arg", arg["name"], "mask", arg["length"])
+        case "str":
+            return _line("arg", arg["name"], "str", *arg["choices"])
+        case "float":
+            none = arg.get("none")
+            return _line("arg", arg["name"], "float", *(repr(float(value)) for value in none or ()))
+        case kind:
+            return _line("arg", arg["name"], kind)
+
+
+def _case_lines(case: Record) -> Iterable[str]:
+    yield _line("case", *case["key"])
+    yield _line("returns", *map(int, case["returns"]))
+    cpu = case.get("cpu")
+    if cpu:
+        yield _line("cpu", cpu["symbol"], cpu["class"], cpu["buffers"])
+        for names in ("operands", "scalars", "sums"):
+            yield _line(names, *cpu.get(names, ()))
+    for alternative in case.get("cuda") or ():
+        limit = alternative.get("limit")
+        limits = [limit.get(dtype, -1) for dtype in _DTYPES] if limit else []
+        yield _line("alt", alternative["when"], alternative.get("min_arch", 0), *limits)
+        for step in alternative["steps"]:
+            yield _line("step", step["family"])
+            for param in step["params"]:
+                yield _line("param", *param)
+
+
+def _op_lines(op: Record) -> Iterable[str]:
+    columns = op["columns"]
+    rule_arg = columns.get("arg")
+    yield _line("op", op["name"], columns["rule"], -1 if rule_arg is None else rule_arg, op["primary"])
+    args = op["args"]
+    yield from map(_arg_line, args)
+    index = {arg["name"]: i for i, arg in enumerate(args)}
+    optional = _optional_returns(op["schema"])
+    if len(optional) != len(op["returns"]):
+        raise NativeError(
+            f"{op['name']}: the schema has {len(optional)} returns, the record {len(op['returns'])}"
+        )
+    for result, none in zip(op["returns"], optional, strict=True):
+        like = -1 if result["dtype"] == "compute" else index[result["dtype"]]
+        yield _line("return", result["name"], result["span"], like, int(none))
+    for case in op["cases"]:
+        yield from _case_lines(case)
+
+
+def _family_lines(name: str, family: Record) -> Iterable[str]:
+    yield _line("family", name, family["class"], family.get("sums", 0))
+    for dtypes, variants in family["variants"].items():
+        x, _, w = dtypes.partition(",")
+        for variant in variants:
+            exact = variant.get("exact")
+            numbers = (
+                variant["min_n"],
+                variant["max_n"],
+                -1 if exact is None else exact,
+                variant["block"],
+                variant["rows"],
+                variant["vec"],
+                variant["cols"],
+                variant["persist"],
+                variant["cluster"],
+                variant["smem"],
+            )
+            yield _line("variant", x, w or "-", variant["symbol"], *numbers)
+
+
+def families_of(operator: Record) -> list[str]:
+    """The names of the CUDA families that an operator's cases use, in order, each once."""
+    names = (
+        step["family"]
+        for op in operator["ops"]
+        for case in op["cases"]
+        for alternative in case.get("cuda") or ()
+        for step in alternative["steps"]
+    )
+    return list(dict.fromkeys(names))
+
+
+def table_text(operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> str:
+    """The operator table of one operator of plan.json, in the text form that the runtime parses."""
+    lines = ["avo 1", _line("namespace", namespace)]
+    for name in families_of(operator):
+        if name not in families:
+            raise NativeError(f"{operator['name']}: there is no family {name!r}")
+        lines += _family_lines(name, families[name])
+    for op in operator["ops"]:
+        lines += _op_lines(op)
+    return "\n".join(lines) + "\n"
+
+
+def _contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    strides: list[int] = []
+    stride = 1
+    for size in reversed(sizes):
+        strides.insert(0, stride)
+        stride *= max(size, 1)
+    return tuple(strides)
+
+
+def _argument_line(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, torch.Tensor):
+        value = TensorSpec(tuple(value.shape), value.dtype, value.stride(), value.data_ptr() % 256)
+    if isinstance(value, TensorSpec):
+        if value.dtype not in _SHORT_NAMES:
+            raise NativeError(f"a tensor to describe must be of a floating-point dtype, but is {value.dtype}")
+        strides = _contiguous_strides(value.sizes) if value.strides is None else value.strides
+        return _line(
+            "tensor", _SHORT_NAMES[value.dtype], value.address, len(value.sizes), *value.sizes, *strides
+        )
+    if isinstance(value, str):
+        return _line("str", value)
+    if isinstance(value, float):
+        return _line("float", repr(value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _line("int", value)
+    if isinstance(value, Sequence):
+        if value and all(isinstance(item, bool) for item in value):
+            return _line("mask", *map(int, value))
+        return _line("ints", *value)
+    raise NativeError(f"cannot describe an argument of type {type(value).__name__}")
+
+
+# ---- the library ----
+
+
+class Native:
+    """The loaded runtime library. One object for a library file is enough; all state is in the library."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lib = lib = ctypes.CDLL(str(path))
+        text = ctypes.c_char_p
+        for name, arguments, result in (
+            ("avo_register_operator", [text], text),
+            ("avo_load_cpu_kernels", [text], text),
+            ("avo_cpu_isa", [], text),
+            ("avo_set_kernel_resolver", [_ResolverC], None),
+            ("avo_set_warning_callback", [_WarningC], None),
+            ("avo_forget_failed_kernels", [], None),
+            ("avo_stats", [], text),
+            ("avo_reset_stats", [], None),
+            ("avo_describe_plan", [text, ctypes.POINTER(text)], ctypes.c_int),
+        ):
+            function = getattr(lib, name)
+            function.argtypes = arguments
+            function.restype = result
+        self._callbacks: list[object] = []  # the library keeps pointers to them for ever, and so must we
+
+    def register(self, operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> None:
+        """Registers the CPU and CUDA kernels of an operator of plan.json.
+
+        The schemas of its ops must be defined in the namespace already, as must the overload `.definition` by
+        the time of a call that no kernel serves.
+
+        Raises:
+            NativeError: the record is not consistent, or an op of that name is registered already.
+        """
+        self._check(self._lib.avo_register_operator(table_text(operator, families, namespace).encode()))
+
+    def load_cpu_kernels(self, path: Path) -> None:
+        """Adds the CPU kernels of a shared library (csrc/cpu/abi.h); may be called again for further ones."""
+        self._check(self._lib.avo_load_cpu_kernels(str(path).encode()))
+
+    def cpu_isa(self) -> str:
+        """The instruction set that CPU kernels are taken for: "base", "v3" or "v4"."""
+        isa = self._lib.avo_cpu_isa()
+        if isa is None:
+            raise NativeError("AVO_OPS_CPU_ISA must be base, v3 or v4")
+        return str(isa.decode())
+
+    def set_kernel_resolver(self, resolver: KernelResolver) -> None:
+        """Sets who is asked for cubins. An exception in it is a warning, and counts as None."""
+
+        def resolve(family: bytes, arch: int, path: Any, path_size: int) -> int:
+            try:
+                found = resolver(family.decode(), arch)
+            except Exception as error:  # it must not travel through the library
+                warnings.warn(
+                    f"avo_ops: no cubin of {family.decode()}: {error}", RuntimeWarning, stacklevel=2
+                )
+                return 0
+            encoded = (found or "").encode() + b"\0"
+            if not found or len(encoded) > path_size:
+                return 0
+            ctypes.memmove(path, encoded, len(encoded))
+            return 1
+
+        callback = _ResolverC(resolve)
+        self._callbacks.append(callback)
+        self._lib.avo_set_kernel_resolver(callback)
+
+    def set_warning_callback(self, callback: Callable[[str], None]) -> None:
+        """Sets who hears the runtime's warnings. Without one they go to stderr."""
+        wrapped = _WarningC(lambda message: callback(message.decode()))
+        self._callbacks.append(wrapped)
+        self._lib.avo_set_warning_callback(wrapped)
+
+    def forget_failed_kernels(self) -> None:
+        """Makes the runtime ask again for families that could not be loaded."""
+        self._lib.avo_forget_failed_kernels()
+
+    def stats(self) -> dict[str, int]:
+        """How many calls took which path: "namespace::op / path" -> count.
+
+        Paths: "cpu/<isa>/<kernel>" and "cuda/<symbol>" (launches), "definition", "empty" (nothing to do),
+        and "copy" and "cast" (operands that went through a temporary).
+        """
+        lines = self._lib.avo_stats().decode().splitlines()
+        return {f"{op} / {path}": int(count) for op, path, count in (line.split("\t") for line in lines)}
+
+    def reset_stats(self) -> None:
+        """Sets all counters to zero."""
+        self._lib.avo_reset_stats()
+
+    def describe(self, op: str, *args: object, target: CudaTarget | None = None) -> list[str]:
+        """What a call of `op` ("avo::layer_norm") would do, in the lines of csrc/runtime/describe.cpp.
+
+        `args` are all arguments of the schema, in order; a tensor may be a TensorSpec. Nothing is computed or
+        allocated, and `target` need not be present; without one the call is planned for the CPU.
+
+        Raises:
+            NativeError: with the message of the error that the call would raise.
+        """
+        where = "cpu" if target is None else _line("cuda", target.device, target.arch, target.sms)
+        lines = [_line("op", op), f"target {where}", *map(_argument_line, args)]
+        answer = ctypes.c_char_p()
+        done = self._lib.avo_describe_plan("\n".join(lines).encode(), ctypes.byref(answer))
+        text = (answer.value or b"").decode()
+        if not done:
+            raise NativeError(text)
+        return text.splitlines()
+
+    @staticmethod
+    def _check(error: bytes | None) -> None:
+        if error is not None:
+            raise NativeError(error.decode())
+
+
+def load(path: Path) -> Native:
+    """Loads the runtime library. torch must be imported first: its symbols are looked up in this process."""
+    return Native(path)

@@ -1,0 +1,141 @@
+"""The definitions as torch code: the math in float32 or float64 on any device, each result rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .expression import Space
+from .layout import keeps_strides, return_dtype, returned, space_of, span_shape
+from .plan import Op, Return
+
+Tensor = torch.Tensor
+Definition = Callable[..., Any]
+
+
+def _number(op: Op, index: int, value: Any, space: Space) -> Any:
+    return op.arguments[index].none_value(space.dtype) if value is None else value
+
+
+def _widened(op: Op, args: Sequence[Any], space: Space) -> list[Any]:
+    """The arguments as the math takes them: tensors in its dtype, span MN in one shape, None as a number."""
+    out = []
+    for i, (a, value) in enumerate(zip(op.arguments, args, strict=True)):
+        if a.kind != "tensor":
+            out.append(_number(op, i, value, space))
+        elif value is None:
+            out.append(None)
+        else:
+            wide = value.to(space.dtype)
+            out.append(wide.expand(space.sizes) if a.span == "MN" and len(op.elements) > 1 else wide)
+    return out
+
+
+def _is_empty(space: Space) -> bool:
+    # A symbolic size is never taken for 0.
+    return any(isinstance(s, int) and s == 0 for s in space.sizes)
+
+
+def _nothing(op: Op, args: Sequence[Any], space: Space) -> Tensor:
+    """An (M, N) result without elements that depends on every tensor: their gradients are zeros."""
+    total = torch.zeros(space.sizes, dtype=space.dtype, device=space.device)
+    for i in op.tensors:
+        if args[i] is not None:
+            total = total + args[i].to(space.dtype).sum()
+    return total
+
+
+def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Space) -> Tensor:
+    """A result in the shape, dtype and layout that a kernel gives it, in memory of its own."""
+    shape = span_shape(ret.span, space)
+    if ret.span == "N" and space.rows:
+        value = value.expand([1 if d in space.rows else s for d, s in enumerate(space.sizes)]).reshape(shape)
+    out = value.to(return_dtype(op, ret, args, space))
+    if tuple(out.shape) != tuple(shape):
+        out = out.expand(shape)
+    primary = args[op.primary]
+    if ret.span != "MN" or not keeps_strides(op, primary, space):
+        out = out.contiguous()
+    elif out.stride() != primary.stride():
+        out = torch.empty_like(primary, dtype=out.dtype).copy_(out)
+    return out.clone() if any(out is args[i] for i in op.tensors) else out
+
+
+def stated(op: Op, definition: Definition) -> Definition:
+    """The public op by the author's definition."""
+
+    def run(*args: Any) -> Any:
+        args = op.filled(args)
+        space = space_of(op, args)
+        values = _widened(op, args, space)
+        empty = _is_empty(space)
+        results: Sequence[Any]
+        if empty and all(r.span == "MN" for r in op.returns):
+            results = [_nothing(op, args, space)] * len(op.returns)
+        else:
+            out = definition(*values)
+            results = [out] if isinstance(out, Tensor) else out
+        finished = tuple(_finished(op, r, v, args, space) for r, v in zip(op.returns, results, strict=True))
+        return finished[0] if len(finished) == 1 else finished
+
+    return run
+
+
+def _operands(op: Op, args: Sequence[Any], space: Space) -> dict[str, Any]:
+    """What an expression loads, by name: tensors that broadcast against the (M, N) space, and numbers."""
+    values: dict[str, Any] = {}
+    for a, value in zip(op.arguments, _widened(op, args, space), strict=True):
+        if a.kind == "tensor" and a.span == "N" and value is not None and op.rule == "dim":
+            value = value.reshape([1 if d in space.rows else -1 for d in range(len(space.sizes))])
+        values[a.name] = value
+    return values
+
+
+def derived(op: Op) -> Definition:
+    """The forward or backward op by the expression that its kernels compute."""
+
+    def run(*args: Any) -> Any:
+        args = op.filled(args)
+        space = space_of(op, args)
+        exists = returned(op, args)
+        case = op.case(args)
+        out: list[Tensor | None] = [None] * len(op.returns)
+        if case is not None:
+            empty = _is_empty(space)
+            wanted = [
+                r for r, e in zip(op.returns, exists, strict=True) if e and not (empty and r.span == "MN")
+            ]
+            values = case.expression.evaluate([r.name for r in wanted], _operands(op, args, space), space)
+            for i, r in enumerate(op.returns):
+                if exists[i]:
+                    value = values[r.name] if r.name in values else _nothing(op, args, space)
+                    out[i] = _finished(op, r, value, args, space)
+        return out[0] if len(out) == 1 else tuple(out)
+
+    return run
+
+
+def statistics(op: Op, known: Sequence[str], names: Sequence[str]) -> Callable[..., list[Tensor]]:
+    """A function that computes row statistics of the forward op again, differentiably.
+
+    It takes the arguments of the forward op (None for a tensor that the statistics do not need), the results
+    named in ``known`` and the dtype of the math.
+    """
+    by_name = {r.name: r for r in op.returns}
+
+    def run(args: Sequence[Any], results: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        case = op.case(tuple(args))
+        assert case is not None
+        # A tensor that is not at hand has the shape of any result of its span.
+        like = next((t for t, n in zip(results, known, strict=True) if by_name[n].span == "MN"), None)
+        args = [like if v is None and i in op.elements else v for i, v in enumerate(args)]
+        space = replace(space_of(op, args), dtype=dtype)
+        expression = case.expression
+        at_hand = {expression.results[n]: t.to(dtype) for n, t in zip(known, results, strict=True)}
+        found = expression.evaluate(names, _operands(op, args, space), space, at_hand)
+        return [_finished(op, by_name[n], found[n], args, space) for n in names]
+
+    return run

@@ -1,0 +1,74 @@
+"""Registration of an operator with torch: schemas, fake kernels, autograd, vmap and the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..definitions.record import OpDef
+from . import autograd
+from .counters import count_definition
+from .layout import fake
+from .plan import Op, Operator
+from .reference import Definition, derived, stated
+
+# Makes torch.compile take the op as it is instead of warning about unknown ops.
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+
+
+def register_operator(library: torch.library.Library, operator: Operator, record: OpDef) -> None:
+    """Define the ops of one operator and their ``.definition`` overloads, with Python's kernels.
+
+    The kernels for CPU and CUDA come from the runtime library; without it, and on other devices, the
+    definition runs.
+    """
+    definitions = {op.name: derived(op) for op in operator.ops}
+    definitions[operator.public.name] = stated(operator.public, record.definition)
+    for op in operator.ops:
+        _define(library, op, definitions[op.name])
+    overloads = {op.name: _overload(library, op) for op in operator.ops}
+    for op in operator.ops:
+        definition, overload = definitions[op.name], overloads[op.name]
+        if op is not operator.public:
+            apply = autograd.by_definition(op, overload, definition)
+        elif operator.backward is not None:
+            apply = autograd.by_backward_op(
+                operator, overloads[operator.forward.name], overloads[operator.backward.name]
+            )
+        else:
+            apply = definition
+        library.impl(op.name, autograd.kernel(op, overload, definition, apply), "Autograd")  # type: ignore[no-untyped-call]
+
+
+def _define(library: torch.library.Library, op: Op, definition: Definition) -> None:
+    library.define(op.schema, tags=_TAGS)  # type: ignore[no-untyped-call]
+    library.define(op.schema.replace("(", ".definition(", 1), tags=_TAGS)  # type: ignore[no-untyped-call]
+    library.impl(f"{op.name}.definition", definition, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
+    counted = _counted(f"{library.ns}::{op.name}", definition)
+    library.impl(op.name, counted, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    # As torch's own composites do: the tensors of a vmap stay batched all through the definition.
+    library.impl(op.name, counted, "FuncTorchBatched")  # type: ignore[no-untyped-call]
+    # And those of torch.autograd.grad(is_grads_batched=True).
+    library.impl(op.name, counted, "Batched")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"{library.ns}::{op.name}", _fake(op), lib=library)
+
+
+def _counted(name: str, definition: Definition) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        count_definition(name)
+        return definition(*args)
+
+    return run
+
+
+def _fake(op: Op) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        return fake(op, args)
+
+    return run
+
+
+def _overload(library: torch.library.Library, op: Op) -> Any:
+    return getattr(getattr(torch.ops, library.ns), op.name).default

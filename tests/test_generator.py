@@ -1,0 +1,1190 @@
+"""The generator: tracing and its refusals, the normal form, simplification, plans, emission and schedules."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from expecttest import assert_expected_inline
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from avo_ops.definitions import CATALOGUE
+from avo_ops.definitions.record import FLAT, LAST, Columns, OpDef, trailing
+from avo_ops.generator import build, emit_cpu, nvrtc, schedule
+from avo_ops.generator.emit_cuda import ANY, Emitter, Family
+from avo_ops.generator.ir import (
+    PRIMITIVES,
+    Builder,
+    Graph,
+    Node,
+    Source,
+    Span,
+    VerifyError,
+    evaluate,
+    verify,
+)
+from avo_ops.generator.lower import lower
+from avo_ops.generator.pipeline import generate
+from avo_ops.generator.plan import Case, Op, Plan, make_plan
+from avo_ops.generator.schedule import DTYPES, ITEM_SIZE, Features
+from avo_ops.generator.simplify import contract, local_rules, phase_of, split_sums
+from avo_ops.generator.trace import Operand, TraceError, trace
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = {r.name: r for r in CATALOGUE}
+Tensor = torch.Tensor
+M, N = 4, 9
+
+each_record = pytest.mark.parametrize("name", RECORDS)
+
+
+def record(name: str, definition: Callable[..., Any], schema: str = "(Tensor x) -> Tensor", columns: Columns = LAST, **more: Any) -> OpDef:
+    return OpDef(name=name, schema=schema, definition=definition, columns=columns, formula="-", source="-", **more)
+
+
+_PLANS: dict[str, Plan] = {}
+
+
+def plan_of(name: str) -> Plan:
+    if name not in _PLANS:
+        _PLANS[name] = make_plan(RECORDS[name])
+    return _PLANS[name]
+
+
+def lowered(f: Callable[..., Any], *spans: str, rules: bool = True) -> Graph:
+    """The normal form of f over operands a, b, ... of these spans: the result y and the gradients of all operands."""
+    operands = [Operand(n, Span.parse(s)) for n, s in zip("abcd", spans, strict=False)]
+    traced = trace(
+        lambda tensors, numbers, cols: f(*tensors.values()),
+        operands, (), ("y",), differentiable=[o.name for o in operands], grads=("y",),
+    )  # fmt: skip
+    return lower(traced, Builder(rules=local_rules if rules else None))
+
+
+def line(f: Callable[..., Any], offset: int) -> str:
+    """The line ``offset`` below the ``def`` of f, as messages name it."""
+    return f"{__file__}:{inspect.getsourcelines(f)[1] + offset}"
+
+
+def refused(f: Callable[..., Any], *parts: str, schema: str = "(Tensor x) -> Tensor", **more: Any) -> str:
+    """Check that f has no plan and that the message has these parts."""
+    with pytest.raises(TraceError) as caught:
+        make_plan(record("refused", f, schema, **more))
+    message = str(caught.value)
+    for part in parts:
+        assert part in message, message
+    return message
+
+
+# ---- tracing: spans ----
+
+
+@pytest.mark.parametrize(
+    ("span", "gradient"), [("N", Span.COLS), ("M", Span.ROWS), ("MN", Span.BOTH)], ids=["N", "M,1", "M,N"]
+)  # fmt: skip
+def test_each_broadcast_is_its_own_graph(span: str, gradient: Span) -> None:
+    graph = lowered(lambda x, b: x + b, "MN", span)
+    assert graph.results["y"].span == Span.BOTH
+    assert graph.results["grad_a"].span == Span.BOTH
+    assert graph.results["grad_b"].span == gradient
+    sums = [n.attr for n in graph.nodes() if n.is_reduction]
+    assert sums == {"N": [Span.ROWS], "M": [Span.COLS], "MN": []}[span]
+
+
+def test_a_scalar_tensor_broadcasts_and_its_gradient_sums_everything() -> None:
+    graph = lowered(lambda x, b: x * b, "MN", "")
+    assert (graph.results["y"].span, graph.results["grad_b"].span) == (Span.BOTH, Span.NONE)
+    assert [n.attr for n in graph.nodes() if n.is_reduction] == [Span.COLS, Span.ROWS]
+
+
+def test_unsqueezed_operands_keep_their_span() -> None:
+    assert lowered(lambda x, b: x + b.unsqueeze(0), "MN", "N").results["grad_b"].span == Span.COLS
+    assert lowered(lambda x, b: x + b.squeeze(-1).unsqueeze(-1), "MN", "M").results["grad_b"].span == Span.ROWS
+
+
+def test_rows_are_never_taken_for_columns() -> None:
+    """With a square example, b[:, None] of span N would look like a row operand."""
+    refused(lambda x, b: x + b.unsqueeze(-1), f"{__file__}:", "M", "N", schema="(Tensor x, Tensor b) -> Tensor", spans={"b": "N"})
+
+
+def test_reductions_know_their_axis() -> None:
+    for dims, axes in (((-1,), [Span.COLS]), ((0,), [Span.ROWS]), ((0, 1), [Span.COLS, Span.ROWS])):
+        graph = lowered(lambda x, dims=dims: (x * x) * (x.sum(dims, keepdim=True)), "MN")
+        axes_of_y = [n.attr for n in Graph({"y": graph.results["y"]}).nodes() if n.is_reduction]
+        assert axes_of_y == axes
+
+
+# ---- tracing: lines ----
+
+
+def _two_lines(x: Tensor, w: Tensor) -> Tensor:
+    inner = torch.tanh(x * w)
+    return torch.exp(inner) * inner
+
+
+def test_nodes_carry_the_authors_lines() -> None:
+    graph = lowered(_two_lines, "MN", "N")
+    first, second = (int(line(_two_lines, i).rsplit(":", 1)[1]) for i in (1, 2))
+    lines = {n.op: n.source for n in Graph({"y": graph.results["y"]}).nodes() if n.args}
+    assert lines["tanh"] == Source(__file__, first)
+    assert lines["exp"] == Source(__file__, second)
+    forward = {n.index for n in Graph({"y": graph.results["y"]}).nodes()}
+    backward = [n for n in graph.nodes() if n.index not in forward and n.args]
+    assert len(backward) > 3
+    assert {n.source for n in backward} == {Source(__file__, first), Source(__file__, second)}
+    # The derivative of tanh, 1 - tanh^2, belongs to the first line; the sum over the rows (of w's gradient) too.
+    assert all(n.source == Source(__file__, first) for n in backward if n.op in ("sub", "sum"))
+
+
+def test_values_have_the_authors_names() -> None:
+    graph = lowered(_two_lines, "MN", "N")
+    assert [n.name for n in graph.nodes() if n.op == "tanh"] == ["inner"]
+
+
+# ---- tracing: refusals ----
+
+
+def _branches(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x
+    return -x
+
+
+def _loops(x: Tensor) -> Tensor:
+    while bool((x > 1).any()):
+        x = x / 2
+    return x
+
+
+def _item(x: Tensor) -> Tensor:
+    return x * x.sum().item()
+
+
+def _float(x: Tensor) -> Tensor:
+    return x * float(x.max())
+
+
+def _nonzero(x: Tensor) -> Tensor:
+    return x[x > 0]
+
+
+@pytest.mark.parametrize("f", [_branches, _loops, _item, _float, _nonzero])
+def test_decisions_on_values_are_refused(f: Callable[..., Any]) -> None:
+    refused(f, line(f, 1), "depends on the values of a tensor", "torch.where")
+
+
+def _wide(x: Tensor) -> Tensor:
+    if x.shape[-1] > 100:
+        return x
+    return -x
+
+
+def _even(x: Tensor) -> Tensor:
+    return x if x.shape[-1] % 2 == 0 else -x
+
+
+def _tall(x: Tensor) -> Tensor:
+    return x if x.shape[0] >= 3 * x.shape[1] else -x
+
+
+@pytest.mark.parametrize("f", [_wide, _even, _tall])
+def test_decisions_on_sizes_are_refused(f: Callable[..., Any]) -> None:
+    message = refused(f, line(f, 1), "sizes of the arguments", "one kernel must serve every size")
+    assert "N" in message and not re.search(r"\bs\d+", message), "torch's symbols mean nothing to the author"
+
+
+def test_rank_and_non_zero_sizes_are_no_decision() -> None:
+    make_plan(record("rank", lambda x: x * 2 if x.dim() == 2 and x.shape[-1] > 0 else x))
+
+
+def _two_unsupported(x: Tensor) -> Tensor:
+    a = torch.sort(x)[0]
+    b = torch.cumsum(x, -1)
+    return a + b
+
+
+def test_all_unsupported_functions_are_in_one_message() -> None:
+    f = _two_unsupported
+    message = refused(f, f"{line(f, 1)}: aten.sort", f"{line(f, 2)}: aten.cumsum", "outside")
+    assert "getitem" not in message, "what takes a failed value apart is no problem of its own"
+
+
+def _writes(x: Tensor) -> Tensor:
+    y = x + 1
+    x.mul_(2)
+    return x + y
+
+
+def _writes_through_a_view(x: Tensor) -> Tensor:
+    x.view(x.shape).zero_()
+    return x
+
+
+@pytest.mark.parametrize(("f", "offset"), [(_writes, 2), (_writes_through_a_view, 1)])
+def test_writing_to_an_argument_is_refused(f: Callable[..., Any], offset: int) -> None:
+    refused(f, line(f, offset), "argument x is modified in place", "new tensor")
+
+
+def test_writing_to_an_intermediate_is_functionalised() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        y.add_(1)
+        y *= 3
+        return y
+
+    def g(x: Tensor) -> Tensor:
+        return torch.zeros_like(x).copy_(x * 2)
+
+    for h in (f, g):
+        x = torch.randn(M, N, dtype=torch.float64)
+        values = {"a": x, "grad_y": torch.ones_like(x)}
+        assert torch.allclose(evaluate(lowered(h, "MN"), values, M, N)["y"], h(x.clone()))
+
+
+_CLOSURE = torch.tensor(3.0)
+
+
+@pytest.mark.parametrize(
+    ("f", "parts"),
+    [
+        (lambda x: x + torch.rand_like(x), ["rand_like", "random numbers", "argument"]),
+        (lambda x: x + torch.randn(x.shape), ["randn", "random numbers", "argument"]),
+        (lambda x: x.reshape(x.shape[1], x.shape[0]), ["sizes"]),
+        (lambda x: x.reshape(x.shape[1], x.shape[0]).reshape(x.shape) + x, ["view"]),
+        (lambda x: x.flatten() + 1, ["M*N"]),
+        (lambda x: x[:, :10] * 2, ["dim of size 10", "aten.slice"]),
+        (lambda x: x.t(), ["transposed"]),
+        (lambda x: x @ x.t(), ["aten.mm", "matrix products"]),
+        (lambda x: x.sum(-1, keepdim=True) * x.sum(-1), ["rows (or the columns) twice"]),
+        (lambda x: x.to(torch.int32).to(x.dtype), ["torch.int32"]),
+        (lambda x: x * _CLOSURE, ["not an argument", "make it an argument"]),
+        (lambda x: x * torch.tensor(2.0), ["Python number"]),
+        (lambda x: torch.div(x, 3.0, rounding_mode="floor"), ["rounding_mode"]),
+        (lambda x: x - x.max(-1, keepdim=True).values, ["aten.max", "torch.amax"]),
+        (lambda x: x + torch.zeros(5), ["must match"]),
+        (lambda x: x.nonsense, ["nonsense"]),
+        (lambda x: x > 0, ["torch.bool", "torch.where"]),
+        (lambda x: None, ["NoneType"]),
+        (lambda x: (x, x), ["2 values"]),
+        (lambda x: x.sum(), ["one number"]),
+        (lambda x: x - x.mean(0), ["over the rows"]),
+        (lambda x: x / x.sum(), ["over the rows"]),
+        (lambda x: x.amax(0) * 1.0, ["over the rows"]),
+        (lambda x: torch.ones_like(x), ["one value for all"]),
+        (lambda x: F.dropout(x, 0.5, True), []),
+    ],
+)  # fmt: skip
+def test_refusals_name_line_reason_and_way_out(f: Callable[..., Any], parts: list[str]) -> None:
+    refused(f, f"{__file__}:", *parts)
+
+
+def test_an_outer_product_is_refused() -> None:
+    two = "(Tensor x, Tensor w) -> Tensor"
+    refused(lambda x, w: x * (w.unsqueeze(-1) * w).sum(0), "twice", f"{__file__}:", schema=two, spans={"w": "N"})
+    refused(lambda x, w: x * (w * w.t()).sum(-1, keepdim=True), "twice", f"{__file__}:", schema=two, spans={"w": "M"})
+
+
+def test_a_scalar_tensor_argument_is_refused() -> None:
+    refused(lambda x, s: x * s, "argument s", "make it a float", schema="(Tensor x, Tensor s) -> Tensor", spans={"s": ""})
+
+
+def test_names_that_would_collide_are_refused() -> None:
+    for name in ("y", "grad", "mask", "grad_y"):
+        definition = eval(f"lambda x, {name}: x * {name}")  # noqa: S307
+        with pytest.raises(ValueError, match=f"rename the argument {name}"):
+            make_plan(record("collides", definition, f"(Tensor x, Tensor {name}) -> Tensor"))
+
+
+def test_casts_are_kept() -> None:
+    """A cast rounds, and so does each step of what is computed in a narrower type."""
+    def f(x: Tensor) -> Tensor:
+        return (x.to(torch.bfloat16) * x.to(torch.float16).to(torch.bfloat16)).float().to(x.dtype) * 3
+
+    x = torch.randn(M, N, dtype=torch.float64)
+    got = evaluate(lowered(f, "MN"), {"a": x, "grad_y": x}, M, N)["y"]
+    assert torch.equal(got, f(x))
+    assert not torch.equal(got, 3 * x * x)
+    assert torch.equal(evaluate(lowered(lambda x: x.half().double(), "MN"), {"a": x, "grad_y": x}, M, N)["y"], x.half().double())
+
+
+# ---- lowering: each function by value and gradient ----
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        F.relu, F.silu, F.gelu, F.mish, F.elu, F.hardtanh, F.hardswish, F.leaky_relu, F.softplus, F.logsigmoid,
+        lambda x: F.gelu(x, approximate="tanh"), lambda x: F.softmax(x, -1), lambda x: F.log_softmax(x, -1),
+        lambda x: F.normalize(x, dim=-1), lambda x: F.layer_norm(x, x.shape[-1:]), lambda x: F.rms_norm(x, x.shape[-1:]),
+        lambda x: x / x.std(-1, keepdim=True), lambda x: x * x.var(-1, keepdim=True, correction=0),
+        lambda x: torch.rsub(x, x * x, alpha=2), lambda x: torch.sub(x, x * x, alpha=3), lambda x: x**3 + x**-2 + 2**x,
+        lambda x: torch.clamp(x, -0.5, 0.5) + x.clamp_min(0.1) + x.clamp_max(0.2), lambda x: torch.where(x > 0, x, 0.1 * x),
+        lambda x: x * (x > 0) + ((x > 0) + (x < 0.5)) * x, lambda x: x / (x > 0).sum(-1, keepdim=True),
+        lambda x: x.masked_fill(x < 0, 2.0), lambda x: x - x.amax(-1, keepdim=True), lambda x: torch.addcmul(x, x, x, value=2),
+        lambda x: torch.lerp(x, x * x, 0.3), lambda x: x.t().exp().t(), lambda x: x.abs() + x.sign() + torch.maximum(x, -x),
+        lambda x: torch.logical_and(x, x > 0) * x + torch.logical_not(x > 0) * x, lambda x: x * torch.logsumexp(x, -1, keepdim=True),
+    ],
+)  # fmt: skip
+def test_values_and_gradients_of_torch_functions(f: Callable[..., Any]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(M, N, dtype=torch.float64).requires_grad_()
+    grad = torch.randn(M, N, dtype=torch.float64)
+    y = f(x)
+    (want,) = torch.autograd.grad(y, x, grad)
+    for rules in (False, True):
+        graph = lowered(f, "MN", rules=rules)
+        verify(graph)
+        got = evaluate(graph, {"a": x.detach(), "grad_y": grad}, M, N)
+        torch.testing.assert_close(got["y"], y.detach(), rtol=1e-6 if f is F.rms_norm else 1e-9, atol=1e-12)
+        torch.testing.assert_close(got["grad_a"], want, rtol=1e-9, atol=1e-12)
+
+
+# ---- the normal form ----
+
+
+def _node(op: str, *args: Node, attr: Any = None, span: Span = Span.BOTH) -> Node:
+    return Node(op, args, attr, span, next(_COUNTER), Source("f.py", 7))
+
+
+_COUNTER = itertools.count(1000)
+_X = _node("load", attr="x")
+_MASK = _node("gt", _X, _X)
+_ROW = _node("load", attr="r", span=Span.ROWS)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        _node("neg", _X, _X),
+        _node("add", _X),
+        _node("nonsense", _X),
+        _node("load", attr=None),
+        _node("load", _X, attr="x"),
+        _node("neg", _X, span=Span.ROWS),
+        _node("add", _ROW, _ROW, span=Span.BOTH),
+        _node("sum", _X, attr=Span.COLS, span=Span.BOTH),
+        _node("sum", _X, _X, attr=Span.COLS, span=Span.ROWS),
+        _node("sum", _X, attr=Span.BOTH, span=Span.NONE),
+        _node("sum", _ROW, attr=Span.COLS, span=Span.ROWS),
+        _node("sum", _MASK, attr=Span.COLS, span=Span.ROWS),
+        _node("mul", _X, _MASK),
+        _node("where", _X, _X, _X),
+        _node("where", _MASK, _MASK, _X),
+        _node("and", _MASK, _X),
+        _node("not", _X),
+    ],
+    ids=lambda n: repr(n).split("= ")[1],
+)
+def test_verify_finds_each_malformed_node(bad: Node) -> None:
+    root = _node("neg", bad, span=bad.span) if not bad.is_mask else _node("where", bad, _X, _X)
+    with pytest.raises(VerifyError, match=r"f\.py:7"):
+        verify(Graph({"y": root}))
+
+
+def test_verify_refuses_a_mask_as_result() -> None:
+    with pytest.raises(VerifyError, match="'y' is a mask"):
+        verify(Graph({"y": _MASK}))
+    verify(Graph({"y": _node("where", _MASK, _X, _ROW)}))
+
+
+def selection(op: Op, case: Case) -> dict[str, Any]:
+    """What a case's key selects: present optional tensors, chosen strings and the mask."""
+    key, found = iter(case.key), {}
+    for a in op.arguments:
+        if a.kind == "tensor" and a.optional:
+            found[a.name] = bool(next(key))
+        elif a.kind == "str":
+            found[a.name] = a.choices[next(key)]
+        elif a.kind == "mask":
+            found[a.name] = [bool(next(key)) for _ in range(a.length)]
+    assert next(key, None) is None
+    return found
+
+
+_SHAPES = {"MN": (M, N), "M": (M, 1), "N": (1, N), "": (1, 1)}
+_SCALARS = {"eps": 1e-3, "scale": 0.7}
+
+
+def _tensors(plan: Plan, chosen: dict[str, Any], fill: Callable[[tuple[int, ...]], Tensor]) -> dict[str, Tensor]:
+    """Operands of the public op in the (rows, columns) form, those that the case has."""
+    wanted = [a for a in plan.ops[0].arguments if a.kind == "tensor" and chosen.get(a.name, True)]
+    return {a.name: fill(_SHAPES[a.span.text]) for a in wanted}
+
+
+def _define(plan: Plan, chosen: dict[str, Any], tensors: dict[str, Tensor]) -> list[Tensor]:
+    keywords: dict[str, Any] = {}
+    for a in plan.ops[0].arguments:
+        if a.kind == "tensor":
+            value = tensors.get(a.name)
+            keywords[a.name] = value.reshape(-1) if value is not None and a.span == Span.COLS else value
+        else:
+            keywords[a.name] = {"ints": [N], "int": -1, "float": _SCALARS.get(a.name), "str": chosen.get(a.name)}[a.kind]
+    out = plan.record.definition(**keywords)
+    return list(out) if isinstance(out, tuple) else [out]
+
+
+def _scalars(plan: Plan) -> dict[str, Tensor]:
+    names = [a.name for a in plan.ops[0].arguments if a.kind == "float"]
+    return {n: torch.full((1, 1), _SCALARS[n], dtype=torch.float64) for n in names}
+
+
+def check_plan(plan: Plan, fill: Callable[[tuple[int, ...]], Tensor], *, rtol: float = 1e-8, backward: bool = True) -> int:
+    """Compare every case of a plan with its definition under autograd, in float64; how many gradients were compared."""
+    _, forward, back = plan.ops
+    compared = 0
+    saved_of: dict[tuple[Any, ...], tuple[dict[str, Tensor], dict[str, Tensor]]] = {}
+    for case in forward.cases:
+        chosen = selection(forward, case)
+        tensors = _tensors(plan, chosen, fill)
+        got = evaluate(case.graph, {**tensors, **_scalars(plan)}, M, N)
+        for result, want in zip(plan.record.results, _define(plan, chosen, tensors), strict=True):
+            want = want.reshape(got[result].shape)
+            torch.testing.assert_close(got[result], want, rtol=rtol, atol=1e-10, equal_nan=True, msg=lambda m: f"{case.name}: {m}")
+        saved_of[case.key] = tensors, got
+    for case in back.cases if backward else ():
+        chosen = selection(back, case)
+        pattern = {k: v for k, v in chosen.items() if k != "mask" and not k.startswith("grad_")}
+        key = next(c.key for c in forward.cases if selection(forward, c).items() == pattern.items())
+        tensors, results = saved_of[key]
+        leaves = {n: t.clone().requires_grad_() for n, t in tensors.items()}
+        outs = _define(plan, chosen, leaves)
+        several = len(outs) > 1
+        names = [f"grad_{r}" if several else "grad" for r in plan.record.results]
+        there = [n for n in names if chosen.get(n, True)]
+        grads = {n: fill(tuple(results[r].shape)) for n, r in zip(names, plan.record.results, strict=True) if n in there}
+        used = [o for o, n in zip(outs, names, strict=True) if n in there]
+        want = dict(zip(leaves, torch.autograd.grad(
+            used, list(leaves.values()), [g.reshape(o.shape) for g, o in zip(grads.values(), used, strict=True)], allow_unused=True
+        ), strict=True)) if used else dict.fromkeys(leaves)  # fmt: skip
+        got = evaluate(case.graph, {**tensors, **results, **grads, **_scalars(plan)}, M, N) if case.graph.results else {}
+        for name, group in plan.gradients.items():
+            if not chosen["mask"][group] or not used:
+                continue
+            result = back.returns[group].name
+            expected = want.get(name)
+            if expected is None or not case.returned[group]:
+                assert expected is None or not expected.any(), f"{case.name}: {name} has a gradient"
+                assert not case.returned[group]
+                continue
+            torch.testing.assert_close(got[result], expected, rtol=rtol, atol=1e-9, equal_nan=True, msg=lambda m: f"{case.name} {name}: {m}")
+            compared += 1
+    return compared
+
+
+def random_values(seed: int) -> Callable[[tuple[int, ...]], Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return lambda shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def extreme_values(values: list[float], seed: int) -> Callable[[tuple[int, ...]], Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.tensor(values, dtype=torch.float64)
+    return lambda shape: table[torch.randint(len(values), shape, generator=generator)]
+
+
+@each_record
+def test_every_case_is_the_definition(name: str) -> None:
+    plan = plan_of(name)
+    assert check_plan(plan, random_values(1)) >= 1
+    check_plan(plan, lambda shape: 1e4 * random_values(2)(shape), rtol=1e-6)
+    check_plan(plan, extreme_values([0.0, -0.0, 1e-300, -1e-300, 1.0, -40.0, 40.0, 1e3], 3), rtol=1e-6)
+
+
+@each_record
+def test_every_forward_is_the_definition_at_infinity(name: str) -> None:
+    check_plan(plan_of(name), extreme_values([math.inf, -math.inf, math.nan, 1e300, -1e300, 0.0], 4), backward=False)
+
+
+# ---- simplification ----
+
+SPECIAL = torch.tensor(
+    [0.0, -0.0, 1.0, -1.0, 0.3, -2.7, 1e300, -1e300, 1e-300, math.inf, -math.inf, math.nan, 17.0], dtype=torch.float64
+)
+
+# Each local rule: what it starts from, and the operations that must be gone or must have come.
+RULES: dict[str, tuple[Callable[..., Node], str, str]] = {
+    "fold neg": (lambda b, x, y, r: b.make("add", x, b.make("neg", b.const(2.0))), "neg", ""),
+    "fold add": (lambda b, x, y, r: b.make("mul", x, b.make("add", b.const(2.0), b.const(0.5))), "add", ""),
+    "fold sub": (lambda b, x, y, r: b.make("mul", x, b.make("sub", b.const(2.0), b.const(0.5))), "sub", ""),
+    "fold mul": (lambda b, x, y, r: b.make("add", x, b.make("mul", b.const(2.0), b.const(0.5))), "mul", ""),
+    "x * 1": (lambda b, x, y, r: b.make("mul", x, b.const(1.0)), "mul", ""),
+    "x * -1": (lambda b, x, y, r: b.make("mul", b.const(-1.0), x), "mul", "neg"),
+    "-x * c": (lambda b, x, y, r: b.make("mul", b.make("neg", x), b.const(3.0)), "neg", "mul"),
+    "c * (d * x)": (lambda b, x, y, r: b.make("mul", b.const(3.0), b.make("mul", b.const(0.25), x)), "", "mul"),
+    "c * (r * x)": (lambda b, x, y, r: b.make("mul", b.const(3.0), b.make("mul", r, x)), "", "mul"),
+    "x + -0": (lambda b, x, y, r: b.make("add", x, b.const(-0.0)), "add", ""),
+    "x + -y": (lambda b, x, y, r: b.make("add", x, b.make("neg", y)), "neg", "sub"),
+    "x - 0": (lambda b, x, y, r: b.make("sub", x, b.const(0.0)), "sub", ""),
+    "x - -y": (lambda b, x, y, r: b.make("sub", x, b.make("neg", y)), "neg", "add"),
+    "xy + (xy + y)": (lambda b, x, y, r: b.make("add", b.make("mul", x, y), b.make("add", b.make("mul", x, y), y)), "", "mul"),
+    "x / 1": (lambda b, x, y, r: b.make("div", x, b.const(1.0)), "div", ""),
+    "x / 4": (lambda b, x, y, r: b.make("div", x, b.const(4.0)), "div", "mul"),
+    "x / sqrt(y)": (lambda b, x, y, r: b.make("div", x, b.make("sqrt", y)), "sqrt", "rsqrt"),
+    "x / r": (lambda b, x, y, r: b.make("div", x, r), "div", "recip"),
+    "x ** 1": (lambda b, x, y, r: b.make("pow", x, b.const(1.0)), "pow", ""),
+    "x ** 2": (lambda b, x, y, r: b.make("pow", x, b.const(2.0)), "pow", "mul"),
+    "x ** 3": (lambda b, x, y, r: b.make("pow", x, b.const(3.0)), "pow", "mul"),
+    "x ** 4": (lambda b, x, y, r: b.make("pow", x, b.const(4.0)), "pow", "mul"),
+    "x ** -1": (lambda b, x, y, r: b.make("pow", x, b.const(-1.0)), "pow", "recip"),
+    "x ** -2": (lambda b, x, y, r: b.make("pow", x, b.const(-2.0)), "pow", "recip"),
+    "--x": (lambda b, x, y, r: b.make("neg", b.make("neg", x)), "neg", ""),
+    "-(c * x)": (lambda b, x, y, r: b.make("neg", b.make("mul", b.const(3.0), x)), "neg", "mul"),
+    "exp(-(x * x))": (lambda b, x, y, r: b.make("exp", b.make("neg", b.make("mul", x, x))), "exp", "exp_neg_sq"),
+    "where(m, x, x)": (lambda b, x, y, r: b.make("where", b.make("gt", x, y), x, x), "where", ""),
+}  # fmt: skip
+
+
+def _operands(b: Builder) -> tuple[Node, Node, Node]:
+    return b.load("x", Span.BOTH), b.load("y", Span.BOTH), b.load("r", Span.ROWS)
+
+
+def _grid() -> dict[str, Tensor]:
+    x = SPECIAL.repeat(len(SPECIAL), 1)
+    return {"x": x, "y": x.t().contiguous(), "r": SPECIAL.reshape(-1, 1)}
+
+
+def assert_same_value(got: Tensor, want: Tensor, rtol: float = 4e-15) -> None:
+    torch.testing.assert_close(got, want, rtol=rtol, atol=0.0, equal_nan=True)
+    zero = (got == 0) & (want == 0)
+    assert torch.equal(torch.signbit(got[zero]), torch.signbit(want[zero])), "the sign of a zero"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_local_rule(rule: str) -> None:
+    start, gone, come = RULES[rule]
+    plain, simple = Builder(), Builder(rules=local_rules)
+    before, after = Graph({"y": start(plain, *_operands(plain))}), Graph({"y": start(simple, *_operands(simple))})
+    ops = [n.op for n in after.nodes()]
+    assert [(n.op, n.attr) for n in before.nodes()] != [(n.op, n.attr) for n in after.nodes()], "the rule did not apply"
+    assert not gone or gone not in ops
+    assert not come or come in ops
+    verify(after)
+    values, size = _grid(), len(SPECIAL)
+    got, want = (evaluate(g, values, size, size)["y"].expand(size, size) for g in (after, before))
+    if rule in ("c * (r * x)", "xy + (xy + y)"):  # may overflow one step earlier or later
+        fine = torch.isfinite(got) & torch.isfinite(want) | ~torch.isfinite(values["x"] + values["y"] + values["r"])
+        got, want = got[fine], want[fine]
+        assert fine.sum() > size
+    assert_same_value(got, want)
+
+
+@pytest.mark.parametrize("power", [0.5, -0.5])
+def test_square_root_powers_are_torchs_own(power: float) -> None:
+    """torch computes x ** 0.5 as sqrt(x), also where the real power of -inf or -0 is another."""
+    b = Builder(rules=local_rules)
+    graph = Graph({"y": b.make("pow", b.load("x", Span.BOTH), b.const(power))})
+    assert_same_value(evaluate(graph, _grid(), len(SPECIAL), len(SPECIAL))["y"], _grid()["x"] ** power)
+
+
+def test_rules_do_not_touch_what_only_looks_alike() -> None:
+    b = Builder(rules=local_rules)
+    x, y, _ = _operands(b)
+    zero = b.const(0.0)
+    assert b.make("add", x, zero).op == "add"  # -0 + 0 is 0
+    assert b.make("sub", x, b.const(-0.0)).op == "sub"
+    assert b.make("mul", x, zero).op == "mul"  # inf * 0
+    assert b.make("sub", x, x).op == "sub"
+    assert b.make("div", x, x).op == "div"
+    assert b.make("div", x, b.const(3.0)).op == "div"
+    assert b.make("neg", b.make("sub", x, y)).op == "neg"  # -(x - x) is -0
+    assert b.make("mul", b.const(1e20), b.make("mul", b.const(1e20), x)).args[1].op == "mul", "1e40 is no float"
+    assert b.make("div", x, b.const(2.0**-140)).op == "div", "its reciprocal is no float"
+
+
+_LEAF_OPS = ("neg", "abs", "exp", "rsqrt", "recip", "sqrt", "sigmoid", "tanh")
+_BINARY = ("add", "sub", "mul", "max", "min")
+_CONSTANTS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0, 0.1])
+_TREES = st.recursive(
+    st.one_of(
+        st.tuples(st.just("load"), st.sampled_from(["x", "y", "w", "r"])),
+        st.tuples(st.just("const"), _CONSTANTS),
+        st.tuples(st.just("leaf"), st.sampled_from(_LEAF_OPS), st.sampled_from(["x", "w", "r"])),
+    ),
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from(_BINARY), inner, inner),
+        st.tuples(st.just("neg"), inner),
+        st.tuples(st.just("pow"), inner, st.sampled_from([1.0, 2.0, 3.0])),
+        st.tuples(st.just("div"), inner, st.sampled_from(["w", "r", "sqrt", "4", "3"])),
+        st.tuples(st.just("where"), inner, inner),
+    ),
+    max_leaves=9,
+)
+_SPANS = {"x": Span.BOTH, "y": Span.BOTH, "w": Span.COLS, "r": Span.ROWS}
+
+
+def _build(b: Builder, tree: tuple[Any, ...]) -> Node:
+    op, *rest = tree
+    if op == "load":
+        return b.load(rest[0], _SPANS[rest[0]])
+    if op == "const":
+        return b.const(rest[0])
+    if op == "leaf":
+        return b.make(rest[0], b.load(rest[1], _SPANS[rest[1]]))
+    if op == "pow":
+        return b.make("pow", _build(b, rest[0]), b.const(rest[1]))
+    if op == "where":
+        return b.make("where", b.make("gt", b.load("x", Span.BOTH), b.load("w", Span.COLS)), *(_build(b, t) for t in rest))
+    if op == "div":
+        bottom = {
+            "w": lambda: b.load("w", Span.COLS), "r": lambda: b.load("r", Span.ROWS), "4": lambda: b.const(4.0),
+            "3": lambda: b.const(3.0), "sqrt": lambda: b.make("sqrt", b.load("r", Span.ROWS)),
+        }[rest[1]]  # fmt: skip
+        return b.make("div", _build(b, rest[0]), bottom())
+    return b.make(op, *(_build(b, t) for t in rest))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(tree=_TREES, seed=st.integers(0, 5))
+def test_simplified_expressions_have_the_same_value(tree: tuple[Any, ...], seed: int) -> None:
+    fill = random_values(seed)
+    values = {n: fill(_SHAPES[s.text]) for n, s in _SPANS.items()}
+    values["x"][0, :4] = torch.tensor([0.0, -0.0, math.inf, math.nan])
+    plain, simple = Builder(), Builder(rules=local_rules)
+    before, after = Graph({"y": _build(plain, tree)}), Graph({"y": _build(simple, tree)})
+    verify(after)
+    everything = evaluate(Graph({str(n.index): n for n in before.nodes() if not n.is_mask}), values, M, N)
+    scale = max(float(v.abs().nan_to_num(0.0, 0.0, 0.0).max()) for v in everything.values())
+    got, want = (evaluate(g, values, M, N)["y"] for g in (after, contract(simple, after)))
+    torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-13 * scale, equal_nan=True)
+    want = evaluate(before, values, M, N)["y"]
+    torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-13 * scale, equal_nan=True)
+
+
+def _phases(graph: Graph) -> int:
+    return max(phase_of(graph.nodes()).values(), default=0)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "add_layer_norm"])
+def test_backward_of_norms_reduces_once(name: str) -> None:
+    backward = plan_of(name).ops[2]
+    assert {_phases(c.graph) for c in backward.cases} <= {0, 1}
+    everything = [c for c in backward.cases if all(c.key)]
+    assert [_phases(c.graph) for c in everything] == [1]
+
+
+def test_split_sums_saves_phases_and_keeps_the_value() -> None:
+    """layer_norm's backward as it is derived: one sum waits for another until they are split."""
+    f = RECORDS["layer_norm"].definition
+    joint = lowered(lambda x, w: f(x, [x.shape[-1]], w, None, 1e-3), "MN", "N")
+    b = Builder(rules=local_rules)
+    # In a fresh builder, with mean and rstd as loads, as the cut makes them.
+    known = {n.index: b.load(n.name or "", n.span) for n in joint.nodes() if n.name in ("mean", "rstd")}
+
+    def copy(node: Node) -> Node:
+        if node.index not in known:
+            known[node.index] = b.make(node.op, *(copy(a) for a in node.args), attr=node.attr, span=node.span)
+        return known[node.index]
+
+    fill = random_values(5)
+    x = fill((M, N))
+    mean = x.mean(-1, keepdim=True)
+    values = {"a": x, "b": fill((1, N)), "grad_y": fill((M, N)), "mean": mean}
+    values["rstd"] = torch.rsqrt(((x - mean) ** 2).mean(-1, keepdim=True) + 1e-3)
+    graph = Graph({"g": copy(joint.results["grad_a"])})
+    split = split_sums(b, graph)
+    assert _phases(split) <= _phases(graph)
+    assert _phases(split) == 1
+    torch.testing.assert_close(*(evaluate(g, values, M, N)["g"] for g in (graph, split)), rtol=1e-10, atol=1e-12)
+
+
+def test_split_sums_by_hand() -> None:
+    b = Builder(rules=local_rules)
+    x, r = b.load("x", Span.BOTH), b.load("r", Span.ROWS)
+    first = b.make("sum", x, attr=Span.COLS)
+    waits = b.make("sum", b.make("sub", b.make("mul", x, first), r), attr=Span.COLS)
+    centred = b.make("sub", x, b.make("div", first, b.size(Span.COLS)))
+    graph = Graph({"a": waits, "b": b.make("sum", centred, attr=Span.COLS)})
+    split = split_sums(b, graph)
+    assert (_phases(graph), _phases(split)) == (2, 1)
+    assert split.results["b"].op == "const"
+    values = {"x": random_values(6)((M, N)), "r": random_values(7)((M, 1))}
+    want = evaluate(graph, values, M, N)
+    for name, got in evaluate(split, values, M, N).items():
+        torch.testing.assert_close(got.expand(M, 1), want[name], rtol=1e-12, atol=1e-12)
+    squares = Graph({"a": b.make("sum", b.make("exp", b.make("sub", x, first)), attr=Span.COLS)})
+    assert split_sums(b, squares) is squares, "a sum that does not split stays"
+
+
+def test_contract_takes_products_of_one_use() -> None:
+    b = Builder()
+    x, y, w = b.load("x", Span.BOTH), b.load("y", Span.BOTH), b.load("w", Span.COLS)
+    product = b.make("mul", x, y)
+
+    def ops(**results: Node) -> list[str]:
+        return sorted(n.op for n in contract(b, Graph(results)).nodes() if n.args)
+
+    assert ops(a=b.make("add", product, w)) == ["fma"]
+    assert ops(a=b.make("sub", product, w)) == ["fma", "neg"]
+    assert ops(a=b.make("sub", w, product)) == ["fma", "neg"]
+    assert ops(a=b.make("add", product, w), b=product) == ["add", "mul"], "the product is a result too"
+    assert ops(a=b.make("add", product, w), b=b.make("exp", product)) == ["add", "exp", "mul"]
+    assert ops(a=b.make("add", product, product)) == ["add", "mul"]
+    rows = b.make("mul", b.load("r", Span.ROWS), b.load("s", Span.ROWS))
+    assert ops(a=b.make("add", rows, b.load("t", Span.ROWS))) == ["add", "mul"], "once a row: not worth it"
+    values = {"x": _grid()["x"], "y": _grid()["y"], "w": SPECIAL.reshape(1, -1)}
+    for node in (b.make("add", product, w), b.make("sub", product, w), b.make("sub", w, product)):
+        graph = Graph({"a": node})
+        got, want = (evaluate(g, values, len(SPECIAL), len(SPECIAL))["a"] for g in (contract(b, graph), graph))
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+# ---- plans ----
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("gelu", ["x"]),
+        ("silu", ["x"]),
+        ("bias_gelu", ["x", "bias"]),
+        ("layer_norm", ["x", "weight", "bias", "rstd", "mean"]),
+        ("rms_norm", ["x", "weight", "rstd"]),
+        ("add_layer_norm", ["weight", "bias", "residual_out", "rstd", "mean"]),
+        ("softmax", ["y"]),
+    ],
+)
+def test_what_is_saved(name: str, saved: list[str]) -> None:
+    plan = plan_of(name)
+    names = [what if kind == "arg" else plan.ops[1].returns[int(what)].name for kind, what in plan.saved]
+    assert names == saved
+    arguments = [a.name for a in plan.ops[2].arguments]
+    assert [n for n in arguments if n in saved] == saved, "the backward takes what is saved, in that order"
+
+
+@each_record
+def test_every_combination_has_one_case(name: str) -> None:
+    for op in plan_of(name).ops:
+        axes: list[range] = []
+        for a in op.arguments:
+            if a.kind == "tensor" and a.optional:
+                axes.append(range(2))
+            elif a.kind == "str":
+                axes.append(range(len(a.choices)))
+            elif a.kind == "mask":
+                axes += [range(2)] * a.length
+        expected = set(itertools.product(*axes))
+        if op.name.endswith("_backward"):
+            several = [i for i, a in enumerate(x for x in op.arguments if x.optional) if a.name.startswith("grad_")]
+            # Where every incoming gradient is absent autograd does not call.
+            expected = {k for k in expected if not several or any(k[i] for i in several)}
+        keys = [c.key for c in op.cases]
+        assert len(keys) == len(set(keys))
+        assert set(keys) == expected
+
+
+@each_record
+def test_schemas_parse_and_agree_with_the_plan(name: str) -> None:
+    plan = plan_of(name)
+    for op in plan.ops:
+        schema = torch._C.parse_schema(f"avo::{op.schema}")
+        assert [a.name for a in schema.arguments] == [a.name for a in op.arguments]
+        assert len(schema.returns) == len(op.returns)
+        primary = op.arguments[op.primary]
+        assert primary.kind == "tensor" and primary.span == Span.BOTH and not primary.optional
+        for case in op.cases:
+            assert len(case.returned) == len(op.returns)
+            verify(case.graph)
+    assert str(torch._C.parse_schema(f"avo::{plan.ops[0].schema}")).startswith(f"avo::{name}(")
+
+
+def _two_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x / (x * x).sum(-1, keepdim=True), x / torch.exp(x).sum(-1, keepdim=True)
+
+
+def _reused_name(x: Tensor, s: Tensor) -> Tensor:
+    s = s * (x * x).sum(-1, keepdim=True)
+    return x * torch.exp(s * 0.01)
+
+
+def test_statistics_keep_their_names_in_every_case() -> None:
+    """Unnamed statistics are numbered, and which are needed depends on the incoming gradients."""
+    plan = make_plan(record("two", _two_statistics, "(Tensor x) -> (Tensor a, Tensor b)", results=("a", "b")))
+    assert check_plan(plan, random_values(8)) == 3
+    plan = make_plan(record("reused", _reused_name, "(Tensor x, Tensor s) -> Tensor", spans={"s": "M"}))
+    assert check_plan(plan, random_values(9)) == 4
+
+
+def test_arguments_without_gradient_are_not_differentiable() -> None:
+    plan = make_plan(record("stops", lambda x, z: x * z.detach(), "(Tensor x, Tensor z) -> Tensor"))
+    assert plan.differentiable == ("x",)
+    assert check_plan(plan, random_values(1)) == 1
+
+
+def test_gradients_that_are_one_value_are_returned_once() -> None:
+    plan = plan_of("add_layer_norm")
+    assert plan.gradients == {"x": 0, "residual": 0, "weight": 1, "bias": 2}
+    plan = make_plan(record("apart", lambda x, z: x + 2 * z, "(Tensor x, Tensor z) -> Tensor"))
+    assert plan.gradients == {"x": 0, "z": 1}
+    assert [r.dtype for r in plan.ops[2].returns] == ["grad", "z"], "each gradient has its tensor's dtype"
+
+
+# ---- functions beyond the catalogue ----
+
+
+def _mish(x: Tensor) -> Tensor:
+    return x * torch.tanh(torch.log1p(torch.exp(x)))
+
+
+def _l2_normalize(x: Tensor) -> Tensor:
+    return x / torch.sqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+
+
+def _gemma_norm(x: Tensor, normalized_shape: list[int], weight: Tensor, eps: float = 1e-6) -> Tensor:
+    rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
+    return x * rstd * (1.0 + weight)
+
+
+def _log_softmax(x: Tensor) -> Tensor:
+    shifted = x - x.amax(-1, keepdim=True).detach()
+    return shifted - torch.log(torch.exp(shifted).sum(-1, keepdim=True))
+
+
+def _scaled_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
+    logits = x * scale
+    shifted = torch.exp(logits - logits.amax(-1, keepdim=True).detach())
+    return shifted / shifted.sum(-1, keepdim=True)
+
+
+def _nasty_names(x: Tensor, a: Tensor, p: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    column = (x * x).mean(-1, keepdim=True)
+    count = torch.exp(x * p)
+    first = column * a
+    row = count * first
+    m_exp = torch.tanh(row * scale)
+    double = m_exp * count
+    return double + count, double * column
+
+
+USERS: dict[str, OpDef] = {
+    r.name: r
+    for r in [
+        record("mish", _mish, columns=FLAT),
+        record("softplus_mish", lambda x: x * torch.tanh(F.softplus(x)), columns=FLAT),
+        record("swiglu", lambda gate, up: F.silu(gate) * up, "(Tensor gate, Tensor up) -> Tensor", FLAT),
+        record("l2_normalize", _l2_normalize),
+        record("gemma_norm", _gemma_norm, "(Tensor x, SymInt[] normalized_shape, Tensor weight, float eps=1e-06) -> Tensor",
+               trailing("normalized_shape"), spans={"weight": "N"}),
+        record("log_softmax", _log_softmax),
+        record("scaled_softmax", _scaled_softmax, "(Tensor x, float scale=1.0) -> Tensor"),
+        record("relu_squared", lambda x: F.relu(x) ** 2, columns=FLAT),
+        record("quick_gelu", lambda x: x * torch.sigmoid(1.702 * x), columns=FLAT),
+        record("row_scale", lambda x, s: x * s, "(Tensor x, Tensor s) -> Tensor", spans={"s": "M"}),
+        record("three", lambda x, z: (x * z, x + z, torch.sigmoid(x)), "(Tensor x, Tensor z) -> (Tensor a, Tensor b, Tensor c)",
+               results=("a", "b", "c")),
+        record("with_column_sum", lambda x: (torch.exp(x), (x * x).sum(0)), "(Tensor x) -> (Tensor a, Tensor b)", results=("a", "b")),
+        record("logsumexp", lambda x: torch.logsumexp(x, -1, keepdim=True)),
+        record("shift_by_max", lambda x: x - x.amax(-1, keepdim=True)),
+        record("nasty", _nasty_names, "(Tensor x, Tensor a, Tensor p, float scale=1.0) -> (Tensor u, Tensor v)",
+               spans={"a": "M", "p": "N"}, results=("u", "v")),
+    ]
+}  # fmt: skip
+
+each_user = pytest.mark.parametrize("name", USERS)
+_USER_PLANS: dict[str, Plan] = {}
+
+
+def any_plan(name: str) -> Plan:
+    if name in RECORDS:
+        return plan_of(name)
+    if name not in _USER_PLANS:
+        _USER_PLANS[name] = make_plan(USERS[name])
+    return _USER_PLANS[name]
+
+
+@each_user
+def test_functions_beyond_the_catalogue(name: str) -> None:
+    plan = any_plan(name)
+    assert check_plan(plan, random_values(11)) >= 1
+
+
+# ---- emission ----
+
+_EMITTED: dict[str, tuple[dict[str, Family], str, list[list[Any]]]] = {}
+
+
+def emitted(name: str) -> tuple[dict[str, Family], str, list[list[Any]]]:
+    """CUDA families, the C++ translation unit and the alternatives of each case."""
+    if name not in _EMITTED:
+        plan = any_plan(name)
+        emitter, kernels, alternatives = Emitter(plan.record), {}, []
+        for op in plan.ops:
+            for case in op.cases:
+                kernel = emit_cpu.emit(plan.record, case)
+                if kernel is not None:
+                    kernels[kernel.symbol] = kernel
+                alternatives.append(emitter.alternatives(case, op))
+        _EMITTED[name] = emitter.families, emit_cpu.translation_unit(name, list(kernels.values())), alternatives
+    return _EMITTED[name]
+
+
+EVERY = [*RECORDS, *USERS]
+each = pytest.mark.parametrize("name", EVERY)
+
+_DECLARATION = re.compile(r"(?<![<\w])(?:const )?(?:C|V|auto|int|bool|int64_t|Vec<\w, V>)[*&]? (?:const )?(\w+)(?=[ ;\[({)=,])")
+
+
+def shadowed(text: str) -> list[str]:
+    """Names that a block declares although an enclosing one has them."""
+    scopes: list[set[str]] = [set()]
+    found = []
+    for code in (raw.split("//")[0] for raw in text.splitlines() if not raw.startswith("#")):
+        at = 0
+        for match in re.finditer(r"[{}]|$", code):
+            for name in _DECLARATION.findall(code[at : match.start()]):
+                if any(name in s for s in scopes):
+                    found.append(name)
+                scopes[-1].add(name)
+            at = match.end()
+            if match.group() == "{":
+                scopes.append(set())
+            elif match.group() == "}":
+                scopes.pop()
+    assert len(scopes) == 1
+    return found
+
+
+@each
+def test_no_name_is_declared_twice(name: str) -> None:
+    families, _, _ = emitted(name)
+    assert families
+    for family in families.values():
+        body = family.text.split("#define AVO_KERNEL")[0]
+        # A pass of a looped kernel declares its own tile; the prefetch is a function of its own row.
+        assert [n for n in shadowed(body) if n not in ("row", "tile")] == [], family.name
+
+
+@each
+def test_no_trace_of_this_machine_or_of_old_ways(name: str) -> None:
+    families, unit, _ = emitted(name)
+    for text in (unit, *(f.text for f in families.values())):
+        assert not re.search(r"\baligned\b", text)
+        assert str(ROOT) not in text and str(Path.home()) + "/" not in text and sys.prefix not in text
+        assert "nan" not in re.sub(r"quiet_nan", "", text.lower().split("namespace", 1)[1])
+
+
+def test_cpp_compiles_without_warnings(tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-march=x86-64-v3", f"-I{ROOT / 'avo_ops' / 'csrc'}"]
+    flags += ["-DAVO_ISA_NAMESPACE=avo_v3", "-DAVO_ISA_SUFFIX=v3"]
+    files = []
+    for name in EVERY:
+        files.append(tmp_path / f"{name}.cpp")
+        files[-1].write_text(emitted(name)[1])
+    done = subprocess.run(["g++", *flags, *map(str, files)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+# One family for each schedule class, and those with names that a careless author would choose.
+COMPILED = [
+    "silu_forward", "softmax_forward", "softmax_forward_loop", "gemma_norm_backward", "gemma_norm_backward_to_weight",
+    "gemma_norm_backward_to_weight_finish", "row_scale_forward", "with_column_sum_forward", "logsumexp_backward",
+    "nasty_forward", "nasty_forward_loop", "nasty_backward",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", COMPILED)
+def test_cuda_compiles(family: str) -> None:
+    try:
+        nvrtc.load()
+    except nvrtc.NvrtcError:
+        pytest.skip("NVRTC is not installed")
+    owner = max((n for n in EVERY if family.startswith(f"{n}_")), key=len)
+    found = emitted(owner)[0][family]
+    lines = found.instantiations()
+    chosen = [lines[0], lines[-1]]
+    source = found.text + "\n" + "\n".join(dict.fromkeys(chosen)) + "\n"
+    assert build.compile_source(family, source, "sm_90")
+
+
+def test_golden_flat_kernel() -> None:
+    text = emitted("relu_squared")[0]["relu_squared_backward"].text
+    assert_expected_inline(text, """""")
+
+
+def test_golden_row_kernel() -> None:
+    text = emitted("l2_normalize")[0]["l2_normalize_forward"].text
+    assert_expected_inline(text, """""")
+
+
+def test_golden_cpu_kernel() -> None:
+    unit = emitted("row_scale")[1]
+    text = unit.split("template <class C>\nstatic void row_scale_backward(")[1].split("\n}\n")[0]
+    assert_expected_inline(text, """""")
+
+
+def _digest(files: dict[str, str]) -> str:
+    return hashlib.sha256("\0".join(f"{p}\0{t}" for p, t in sorted(files.items())).encode()).hexdigest()
+
+
+_SAME = ["softmax", "bias_gelu"]
+
+
+def test_the_same_bytes_again_and_elsewhere(tmp_path: Path) -> None:
+    records = [RECORDS[n] for n in _SAME]
+    here = _digest(generate(records).files)
+    assert _digest(generate(records).files) == here
+    script = (
+        "import sys, hashlib; sys.path.insert(0, sys.argv[1])\n"
+        "from avo_ops.definitions import CATALOGUE; from avo_ops.generator.pipeline import generate\n"
+        f"files = generate([r for n in {_SAME!r} for r in CATALOGUE if r.name == n]).files\n"
+        "print(hashlib.sha256('\\0'.join(f'{p}\\0{t}' for p, t in sorted(files.items())).encode()).hexdigest())\n"
+    )
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(ROOT)], cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == here
+
+
+def test_a_changed_definition_changes_the_sources() -> None:
+    silu = RECORDS["silu"]
+    files = generate([silu]).files
+    assert generate([replace(silu, definition=lambda x: x * torch.sigmoid(2 * x))]).files != files
+
+
+# ---- schedules ----
+
+
+def every_family() -> Iterator[Family]:
+    for name in EVERY:
+        yield from emitted(name)[0].values()
+
+
+def variants() -> Iterator[tuple[Family, str, dict[str, Any]]]:
+    for family in every_family():
+        for dtypes, rows in family.variants.items():
+            for variant in rows:
+                yield family, dtypes, variant
+
+
+def test_ladders_ascend() -> None:
+    features = [Features(a, 1, c, r, p, s) for a in (1, 2, 3, 5) for c in (0, 2) for r, p in ((1, 1), (3, 2)) for s in (0, 2)]
+    for item in set(ITEM_SIZE.values()):
+        for f in features:
+            ladders = [schedule.row_ladder(f, item), schedule.sums_ladder(f, item), schedule.pointwise_ladder(item)[:-1]]
+            for ladder in ladders:
+                widths = [t.max_n for t in ladder]
+                assert widths == sorted(set(widths)) and widths[0] > 0
+                for t in ladder:
+                    assert t.threads * t.vectors * (16 // item) >= t.max_n, "the row fits the registers"
+                    assert t.block % t.threads == 0 and t.rows == t.block // t.threads
+
+
+def test_schedules_are_pure() -> None:
+    f = Features(2, 1, 1, 2, 1, 2)
+    assert schedule.row_ladder(f, 2) == schedule.row_ladder(f, 2)
+    assert "torch" not in vars(schedule), "no device is asked"
+
+
+def test_every_width_has_one_generic_variant() -> None:
+    """For each dtype of each alternative of each case: N from 1 to its limit, or to any width."""
+    checked = 0
+    for name in EVERY:
+        families, _, cases = emitted(name)
+        for alternatives in cases:
+            for alternative in alternatives:
+                for step in alternative["steps"]:
+                    for dtypes, rows in families[step["family"]].variants.items():
+                        x = dtypes.split(",")[0]
+                        limit = (alternative["limit"] or {}).get(x)
+                        generic = [(v["min_n"], v["max_n"]) for v in rows if v["exact"] is None]
+                        covered = torch.zeros(200_002, dtype=torch.int8)
+                        for least, most in generic:
+                            covered[least : min(most, 200_000) + 1] += 1
+                        until = min(limit or ANY, 200_000)
+                        assert bool((covered[1 : until + 1] == 1).all()), (step["family"], dtypes, generic)
+                        assert max(m for _, m in generic) >= (limit or ANY)
+                        checked += 1
+            if alternatives:
+                assert any(a["limit"] is None and a["when"] == "rows" for a in alternatives), "the last resort takes any width"
+    assert checked > 100
+
+
+def _tile_of(variant: dict[str, Any]) -> dict[str, int]:
+    arguments = variant["instantiate"].removeprefix("AVO_KERNEL(").removesuffix(")").split(", ")
+    numbers = [int(a) for a in arguments if a.isdigit()]
+    names = ("block", "min_blocks", "threads", "vectors", "exact") if len(numbers) == 5 else ("block",)
+    return dict(zip(names, numbers, strict=True))
+
+
+def test_blocks_are_within_the_limits_of_a_gpu() -> None:
+    for family, dtypes, v in variants():
+        tile = _tile_of(v)
+        assert tile["block"] == v["block"] <= 1024, family.name
+        if family.kind == "finish":
+            continue
+        assert tile["block"] * tile["min_blocks"] <= 2048, "threads of an SM"
+        assert tile["threads"] in (8, 16, 32, 64, 128, 256, 512, 1024)
+        assert v["vec"] == 16 // ITEM_SIZE[dtypes.split(",")[0]]
+        if family.kind == "row" and not v["cols"]:
+            assert tile["threads"] * tile["vectors"] * v["vec"] >= v["max_n"], family.name
+        if family.kind not in ("flat", "loop"):
+            assert v["rows"] == tile["block"] // tile["threads"]
+        if v["cols"]:
+            assert v["cols"] == tile["threads"] * tile["vectors"] * v["vec"]
+
+
+def static_shared(family: Family, dtypes: str, variant: dict[str, Any]) -> int:
+    """Bytes of static shared memory, from the template and the sizes in csrc/device."""
+    tile, c = _tile_of(variant), 8 if dtypes.startswith("f64") else 4
+    if family.kind == "finish":
+        return variant["block"] // 32 * 33 * c * family.text.count("finish_column<")
+    most = re.search(r"RowScratch<C, kBlock, T, (\d+)>", family.text)
+    warps = tile["block"] // 32 if tile["threads"] > 32 else 1
+    total = 2 * int(most.group(1)) * warps * c if most else 0
+    if "__shared__ C shared[" in family.text and tile["block"] > tile["threads"]:
+        total += tile["threads"] * tile["vectors"] * variant["vec"] * c
+    return total
+
+
+def test_static_shared_memory_is_below_48_kb() -> None:
+    sizes = {(f.name, v["symbol"]): static_shared(f, d, v) for f, d, v in variants()}
+    assert max(sizes.values()) <= 48 * 1024, max(sizes, key=lambda k: sizes[k])
+    assert any(sizes.values()), "some kernel has shared memory"
+
+
+def test_symbols_are_unique() -> None:
+    lines: dict[str, set[str]] = {}
+    for _, _, v in variants():
+        lines.setdefault(v["symbol"], set()).add(v["instantiate"])
+    assert all(len(found) == 1 for found in lines.values())
+
+
+def test_every_primitive_has_a_meaning_for_evaluation() -> None:
+    for name, primitive in PRIMITIVES.items():
+        arity = primitive.spelling.count("{")
+        b = Builder()
+        args = [b.load(n, Span.BOTH) for n in "xyz"[:arity]]
+        for i in {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}.get(name, ()):
+            args[i] = b.make("gt", args[i], b.const(0.0))
+        values = {n: torch.rand(M, N, dtype=torch.float64) + 0.5 for n in "xyz"}
+        out = evaluate(Graph({"a": b.make(name, *args)}), values, M, N)["a"]
+        assert out.shape == (M, N)
+        assert (out.dtype == torch.bool) == (primitive.result == "mask")
+
+
+def test_dtypes_of_the_tables() -> None:
+    for family in every_family():
+        keys = set(family.variants)
+        if any("," in k for k in keys):
+            assert {k.split(",")[0] for k in keys} == set(DTYPES)
+        else:
+            assert keys == set(DTYPES)

@@ -1,0 +1,390 @@
+"""The committed sources in generated/: fresh, the same on any machine, true to the plan, and CUDA that compiles."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from avo_ops.definitions import CATALOGUE
+from avo_ops.generator import build, nvrtc
+from avo_ops.generator.pipeline import Generated, generate
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "generated"
+PLAN: dict[str, Any] = json.loads((FOLDER / "plan.json").read_text())
+FAMILIES: dict[str, Any] = PLAN["families"]
+OPS = [op for operator in PLAN["operators"] for op in operator["ops"]]
+DTYPES = ("f32", "f16", "bf16", "f64")
+PAIRS = {"f32,f32", "f16,f16", "bf16,bf16", "f64,f64", "f16,f32", "bf16,f32"}
+# A step's parameters with a name say where it is looked up: among what kinds of arguments and returns.
+NAMED = ("ptr", "stride", "scalar")
+PLAIN = ("M", "N", "aligned", "partials", "groups")
+
+each_op = pytest.mark.parametrize("op", OPS, ids=[op["name"] for op in OPS])
+each_operator = pytest.mark.parametrize("operator", PLAN["operators"], ids=[o["name"] for o in PLAN["operators"]])
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def has_nvrtc() -> bool:
+    try:
+        nvrtc.load()
+    except nvrtc.NvrtcError:
+        return False
+    return True
+
+
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+
+# ---- fresh, and the same everywhere ----
+
+
+@pytest.fixture(scope="module")
+def generated() -> Generated:
+    return generate(CATALOGUE)
+
+
+def digest_of(files: dict[str, str]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path}\0{len(files[path])}\0{files[path]}".encode())
+    return digest.hexdigest()
+
+
+@pytest.mark.xdist_group("generate")
+def test_what_is_committed_is_fresh(generated: Generated) -> None:
+    assert build.stale(generated.files, FOLDER) == [], "run: python -m avo_ops generate"
+    assert generated.plan == PLAN
+
+
+@pytest.mark.xdist_group("generate")
+def test_the_same_bytes_again(generated: Generated) -> None:
+    """A second time in this process, and in one with another order of sets and another current folder."""
+    expected = digest_of(generated.files)
+    assert digest_of(generate(CATALOGUE).files) == expected
+    program = (
+        "from tests.test_sources import CATALOGUE, digest_of, generate\n"
+        "print(digest_of(generate(CATALOGUE).files))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1234", "PYTHONPATH": str(ROOT), "AVO_OPS_GENERATED": ""}
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd="/", env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == expected
+
+
+def test_stale_and_write(tmp_path: Path) -> None:
+    files = {"plan.json": "{}", "cpu/a.cpp": "a"}
+    assert build.write(files, tmp_path) == ["cpu/a.cpp", "plan.json"]
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/k.cubin").write_bytes(b"compiled, not generated")
+    assert build.stale(files, tmp_path) == []
+    (tmp_path / "cpu/a.cpp").write_text("changed")
+    (tmp_path / "cpu/old.cpp").write_text("no longer generated")
+    assert build.stale(files, tmp_path) == ["cpu/a.cpp", "cpu/old.cpp"]
+    assert build.write(files, tmp_path) == ["cpu/a.cpp", "cpu/old.cpp"]
+    assert build.stale(files, tmp_path) == [] and not (tmp_path / "cpu/old.cpp").exists()
+
+
+def test_small_enough_for_a_review() -> None:
+    paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
+    assert len(paths) > len(FAMILIES)
+    assert sum(path.stat().st_size for path in paths) < 2_000_000
+
+
+# ---- the plan keeps its contract ----
+
+
+def cases(op: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The cases of an op, each with all its steps."""
+    for case in op["cases"]:
+        yield case, [step for alternative in case["cuda"] for step in alternative["steps"]]
+
+
+def test_the_plan_states_the_catalogue() -> None:
+    assert PLAN["version"] == 1
+    assert [o["name"] for o in PLAN["operators"]] == [record.name for record in CATALOGUE]
+    names = [op["name"] for op in OPS]
+    assert len(names) == len(set(names))
+
+
+@each_operator
+def test_autograd_of_an_operator(operator: dict[str, Any]) -> None:
+    ops, autograd = operator["ops"], operator["autograd"]
+    public, forward = ops[0], ops[1]
+    suffixes = ["", "_forward", "_backward"][: len(ops)]
+    assert [op["name"] for op in ops] == [operator["name"] + suffix for suffix in suffixes]
+    assert forward["args"] == public["args"]
+    assert forward["returns"][: len(public["returns"])] == public["returns"]
+    assert set(autograd["gradients"]) == set(autograd["differentiable"])
+    tensors = {arg["name"] for arg in public["args"] if arg["kind"] == "tensor"}
+    assert set(autograd["differentiable"]) <= tensors
+    if len(ops) == 2:
+        assert not autograd["differentiable"]
+        return
+    backward = ops[2]
+    assert set(autograd["gradients"].values()) == set(range(len(backward["returns"])))
+    for saved in autograd["saved"]:
+        if saved["kind"] == "arg":
+            assert saved["name"] in tensors
+        else:
+            assert 0 <= saved["index"] < len(forward["returns"])
+    # grads of the public results, saved tensors, what is no tensor, mask
+    kinds = [arg["kind"] for arg in backward["args"]]
+    count = len(public["returns"]) + len(autograd["saved"])
+    assert kinds[:count] == ["tensor"] * count
+    others = [arg for arg in public["args"] if arg["kind"] != "tensor"]
+    assert [(a["name"], a["kind"]) for a in backward["args"][count:-1]] == [(a["name"], a["kind"]) for a in others]
+    assert backward["args"][-1] == {"name": "mask", "kind": "mask", "length": len(backward["returns"])}
+
+
+@each_op
+def test_every_combination_of_optional_arguments_is_one_case(op: dict[str, Any]) -> None:
+    count = 1
+    grads = [a for a in op["args"] if a["kind"] == "tensor" and a["optional"] and a["name"].startswith("grad_")]
+    for arg in op["args"]:
+        match arg["kind"]:
+            case "tensor":
+                count *= 2 if arg["optional"] else 1
+            case "str":
+                count *= len(arg["choices"])
+            case "mask":
+                count *= 2 ** arg["length"]
+    if grads:  # of the gradients of several results, one comes at least
+        count -= count // 2 ** len(grads)
+    keys = [tuple(case["key"]) for case in op["cases"]]
+    assert len(keys) == len(set(keys)) == count
+    assert all(len(case["returns"]) == len(op["returns"]) for case in op["cases"])
+
+
+@each_op
+def test_names_of_an_op_are_its_own(op: dict[str, Any]) -> None:
+    args = {arg["name"]: arg for arg in op["args"]}
+    returns = {r["name"] for r in op["returns"]}
+    assert len(args) == len(op["args"]) and len(returns) == len(op["returns"]) and not returns & set(args)
+    assert args and op["args"][op["primary"]]["span"] == "MN"
+    assert all(r["dtype"] == "compute" or r["dtype"] in args for r in op["returns"])
+    rule, arg = op["columns"]["rule"], op["columns"].get("arg")
+    assert (arg is None) == (rule in ("flat", "last"))
+    if arg is not None:
+        assert op["args"][arg]["kind"] == {"trailing": "ints", "dim": "int"}[rule]
+    tensors = {name for name, a in args.items() if a["kind"] == "tensor"} | returns | statistics_of(op)
+    numbers = {name for name, a in args.items() if a["kind"] == "float"}
+    for case, steps in cases(op):
+        if case["cpu"]:
+            assert set(case["cpu"]["operands"]) <= tensors and set(case["cpu"]["scalars"]) <= numbers
+            assert set(case["cpu"]["sums"]) <= returns and case["cpu"]["class"] in ("row", "pointwise")
+        for step in steps:
+            assert step["family"] in FAMILIES
+            for kind, *name in step["params"]:
+                assert kind in NAMED if name else kind in PLAIN
+                assert not name or name[0] in (numbers if kind == "scalar" else tensors), (kind, name)
+
+
+def statistics_of(op: dict[str, Any]) -> set[str]:
+    """Row statistics that only the forward op returns: its kernels serve the public op with null in their place."""
+    forward = [other for other in OPS if other["name"] == f"{op['name']}_forward"]
+    return {r["name"] for other in forward for r in other["returns"] if r["span"] == "M"}
+
+
+@each_op
+def test_alternatives_end_in_one_for_every_width(op: dict[str, Any]) -> None:
+    for case, _ in cases(op):
+        if not any(case["returns"]):
+            assert case["cpu"] is None and case["cuda"] == []
+            continue
+        assert case["cpu"] is not None and case["cuda"]
+        last = case["cuda"][-1]
+        assert last["when"] == "rows" and last["limit"] is None and last["min_arch"] == 0
+        for when in ("flat", "rows"):
+            limits = [a["limit"] for a in case["cuda"] if a["when"] == when and a["limit"]]
+            assert all(set(limit) == set(DTYPES) for limit in limits)
+            # The first that applies is taken: one whose limits are not larger for some dtype would never apply.
+            for one, following in zip(limits, limits[1:], strict=False):
+                assert all(0 < one[dtype] <= following[dtype] for dtype in DTYPES) and one != following
+
+
+@each_op
+def test_partials_are_made_before_they_are_finished(op: dict[str, Any]) -> None:
+    for case, _ in cases(op):
+        for alternative in case["cuda"]:
+            pending = 0
+            for step in alternative["steps"]:
+                family, words = FAMILIES[step["family"]], [param[0] for param in step["params"]]
+                if family["class"] == "finish":
+                    assert pending == family["sums"] > 0 and "groups" in words and "partials" in words
+                    pending = 0
+                else:
+                    assert pending == 0 and ("partials" in words) == (family["sums"] > 0)
+                    pending = family["sums"]
+            assert pending == 0
+
+
+@each_family
+def test_variants_cover_every_width_once(family: str) -> None:
+    record = FAMILIES[family]
+    assert record["class"] in ("flat", "row", "loop", "column", "finish")
+    assert (FOLDER / record["source"]).is_file()
+    assert set(record["variants"]) in (set(DTYPES), PAIRS, {pair for pair in PAIRS if pair.endswith("f32")} | {"f64"}) or (
+        record["class"] == "finish"
+    )
+    for variants in record["variants"].values():
+        exact = [v["exact"] for v in variants if v["exact"] is not None]
+        assert len(exact) == len(set(exact))
+        generic = [v for v in variants if v["exact"] is None]
+        assert generic[0]["min_n"] == 1
+        for one, following in zip(generic, generic[1:], strict=False):
+            assert following["min_n"] == one["max_n"] + 1
+        assert all(v["min_n"] <= v["max_n"] for v in generic)
+        for v in variants:
+            assert v["block"] % 32 == 0 and 32 <= v["block"] <= 1024 and v["vec"] in (1, 2, 4, 8, 16)
+            assert v["smem"] <= 227 * 1024 and 1 <= v["cluster"] <= 16
+            assert v["rows"] >= 1 or record["class"] == "finish"
+            assert v["symbol"] in v["instantiate"]
+            assert v["exact"] is None or v["min_n"] == v["max_n"] == v["exact"]
+
+
+def test_a_limit_is_what_the_variants_reach() -> None:
+    checked = 0
+    for op in OPS:
+        for case, _ in cases(op):
+            for alternative in case["cuda"]:
+                for step in alternative["steps"] if alternative["limit"] else ():
+                    for dtypes, variants in FAMILIES[step["family"]]["variants"].items():
+                        assert variants[-1]["max_n"] >= alternative["limit"][dtypes.partition(",")[0]]
+                        checked += 1
+    assert checked > 100
+
+
+def test_a_symbol_is_one_kernel() -> None:
+    spelled: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for name, family in FAMILIES.items():
+        for variants in family["variants"].values():
+            for v in variants:
+                assert spelled.setdefault(v["symbol"], v["instantiate"]) == v["instantiate"]
+                assert owner.setdefault(v["symbol"], name) == name
+    assert len(spelled) > 500
+
+
+def test_every_family_is_used() -> None:
+    used = Counter(step["family"] for op in OPS for _, steps in cases(op) for step in steps)
+    assert set(used) == set(FAMILIES)
+
+
+# ---- CPU ----
+
+
+def test_the_library_has_every_cpu_kernel() -> None:
+    wanted = {case["cpu"]["symbol"] for op in OPS for case in op["cases"] if case["cpu"]}
+    path = ROOT / "avo_ops" / "lib" / "libavo_cpu.so"
+    if not path.exists():
+        pytest.fail("the package is not built: make build")
+
+    class Entry(ctypes.Structure):
+        _fields_ = (("name", ctypes.c_char_p), ("f32", ctypes.c_void_p), ("f64", ctypes.c_void_p))
+
+    library = ctypes.CDLL(str(path))
+    for isa in ("base", "v3", "v4"):  # the tables are data and constants: any processor may ask
+        if isa == "v4" and "avx512" not in Path("/proc/cpuinfo").read_text():
+            continue
+        table = getattr(library, f"avo_cpu_kernels_{isa}")
+        table.restype, count = ctypes.POINTER(Entry), ctypes.c_int()
+        entries = table(ctypes.byref(count))
+        names = [entries[i].name.decode() for i in range(count.value)]
+        assert len(names) == len(set(names)) and set(names) == wanted
+        assert all(entries[i].f32 and entries[i].f64 for i in range(count.value))
+
+
+# ---- CUDA ----
+
+
+@pytest.fixture(scope="session")
+def cubins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every family for sm_90. `make build` has made them where no GPU is: they are only compared then."""
+    out = FOLDER / "kernels" if (FOLDER / "kernels" / "sm_90").is_dir() else tmp_path_factory.mktemp("kernels")
+    totals = build.compile_all(PLAN, FOLDER, out, ["sm_90"])
+    assert totals["families"] == len(FAMILIES)
+    return out / "sm_90"
+
+
+@needs_nvrtc
+@pytest.mark.xdist_group("cubins")
+@each_family
+def test_a_family_compiles_for_sm_90(cubins: Path, family: str) -> None:
+    data = (cubins / f"{family}.cubin").read_bytes()
+    assert data[:4] == b"\x7fELF"
+    symbols = {v["symbol"] for rows in FAMILIES[family]["variants"].values() for v in rows}
+    kernels = {m[1].decode() for m in re.finditer(rb"\0\.text\.([A-Za-z0-9_]+)(?=\0)", data)}
+    assert kernels == symbols
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", build.RELEASE_ARCHS)
+def test_release_archs(arch: str, tmp_path: Path) -> None:
+    flat = [family for family in FAMILIES if FAMILIES[family]["class"] == "flat"]
+    only = min(flat, key=lambda family: (FOLDER / FAMILIES[family]["source"]).stat().st_size)
+    totals = build.compile_all(PLAN, FOLDER, tmp_path, [arch], jobs=1, only=[only])
+    assert totals["compiled"] == totals["families"] == 1
+    (made,) = [p for p in (tmp_path / arch).iterdir() if p.suffix != ".stamp"]
+    if arch.startswith("sm_"):
+        assert made.name == f"{only}.cubin" and made.read_bytes()[:4] == b"\x7fELF"
+    else:
+        assert made.name == f"{only}.ptx" and f".target {arch.replace('compute', 'sm')}" in made.read_text().rstrip("\0")
+    again = build.compile_all(PLAN, FOLDER, tmp_path, [arch], jobs=1, only=[only])
+    assert again["compiled"] == 0 and again["bytes"] == totals["bytes"] == made.stat().st_size
+
+
+@needs_nvrtc
+def test_a_family_is_compiled_anew_if_it_changed(tmp_path: Path) -> None:
+    family = "silu_forward"
+    sources = tmp_path / "sources"
+    target = sources / FAMILIES[family]["source"]
+    target.parent.mkdir(parents=True)
+    target.write_text((FOLDER / FAMILIES[family]["source"]).read_text())
+    out = tmp_path / "out"
+
+    def compiled() -> int:
+        return int(build.compile_all(PLAN, sources, out, ["sm_90"], jobs=1, only=[family])["compiled"])
+
+    assert compiled() == 1 and compiled() == 0
+    target.write_text("// another comment\n" + target.read_text())
+    assert compiled() == 1
+    target.write_text(target.read_text() + "\n#error planted\n")
+    with pytest.raises(nvrtc.NvrtcError, match="planted"):
+        compiled()
+
+
+@pytest.mark.parametrize(
+    ("named", "present", "expected"),
+    [
+        ("", [], ("sm_90",)),
+        ("", ["sm_80", "sm_100", "sm_80"], ("sm_80", "sm_100")),
+        ("none", ["sm_80"], ()),
+        ("release", ["sm_75"], build.RELEASE_ARCHS),
+        ("sm_90, sm_100;compute_80", [], ("sm_90", "sm_100", "compute_80")),
+        ("sm_90a", [], ("sm_90a",)),
+    ],
+)
+def test_archs_to_build(
+    named: str, present: list[str], expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AVO_OPS_ARCHS", named)
+    assert build.archs_to_build(lambda: present) == expected
+
+
+@pytest.mark.parametrize("wrong", ["hopper", "sm90", "9.0", "sm_x"])
+def test_archs_to_build_refuses(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AVO_OPS_ARCHS", f"sm_90,{wrong}")
+    with pytest.raises(ValueError, match=re.escape(wrong)):
+        build.archs_to_build()
