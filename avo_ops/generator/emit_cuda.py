@@ -8,7 +8,7 @@ from typing import Any
 
 from ..definitions.record import OpDef
 from . import schedule
-from .ir import Builder, Graph, Node, Span
+from .ir import PRIMITIVES, Graph, Node, Span
 from .plan import Case, Op, signature
 from .render import Body, Names, formula_comment, identifier, row_level
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
@@ -84,7 +84,7 @@ class Emitter:
     def row_steps(self, name: str, graph: Graph, widths: Sequence[int]) -> list[Json]:
         """Row reductions without column sums: in registers up to the ladder's end, then by a loop."""
         features = Features.of(graph)
-        limit = {d: schedule.row_ladder(features, ITEM_SIZE[d], self.with_sums)[-1].max_n for d in DTYPES}
+        limit = {d: schedule.row_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n for d in DTYPES}
         return [
             {"when": "rows", "limit": limit, "min_arch": 0, "steps": [_step(self._row(name, graph, "row", widths))]},
             {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(self._row(f"{name}_loop", graph, "loop", ()))]},
@@ -113,13 +113,13 @@ class Emitter:
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(),)
             elif kind == "pointwise":
-                ladder = schedule.pointwise_ladder(item)
+                ladder = schedule.pointwise_ladder(features, item)
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
-                ladder = schedule.ladder(features, item, self.with_sums)
+                ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             rows = []
             least = 1
             for tile in ladder:
@@ -171,6 +171,7 @@ def _variant(
     item = ITEM_SIZE[x]
     symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}" + (f"_n{exact}" if exact else "")
     arguments = [symbol, tile.block, tile.min_blocks, x, *([w] if w else []), tile.threads, tile.vectors, exact or 0]
+    arguments.append(str(tile.ahead).lower())
     return {
         "symbol": symbol,
         "instantiate": f"AVO_KERNEL({', '.join(map(str, arguments))})",
@@ -262,7 +263,7 @@ class _RowKernel:
             "",
             "namespace avo {",
             "",
-            f"template <{typenames}, int kBlock, int T, int P, int kN>",
+            f"template <{typenames}, int kBlock, int T, int P, int kN, bool kAhead>",
             f"AVO_INLINE void {self.name}({_wrap(self.declared, 4)}) {{",
         ]
         tail = [
@@ -270,21 +271,24 @@ class _RowKernel:
             "",
             "} // namespace avo",
             "",
-            f"#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, {names}, T, P, N_) \\",
+            f"#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, {names}, T, P, N_, AHEAD) \\",
             "  extern \"C\" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\",
             f"      {_wrap_macro([_qualify(d) for d in self.declared])}) {{ \\",
-            f"    avo::{self.name}<{_qualified_names(names)}, BLOCK, T, P, N_>({call}); \\",
+            f"    avo::{self.name}<{_qualified_names(names)}, BLOCK, T, P, N_, AHEAD>({call}); \\",
             "  }",
             "",
         ]
         return "\n".join([*head, *self._body(), *tail])
 
     def _body(self) -> list[str]:
-        out = ["  using C = compute_t<X>;", "  constexpr int V = kVector<X>;"]
+        out = ["  using C = compute_t<X>;"]
+        if any(PRIMITIVES[n.op].approximate for n in self.nodes if n.op in PRIMITIVES):
+            out.append("  using A = accuracy_t<X>;")
+        out.append("  constexpr int V = kVector<X>;")
         if self.kind == "flat":
             out += [
                 "  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);",
-                *self._load_rows("", self.row_loads, "0"),
+                *self._load_rows("", self.row_loads),
                 *self._last_pass({}, "  "),
             ]
             return out
@@ -299,9 +303,13 @@ class _RowKernel:
         if self.last:
             most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin"))
             out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
-        held = self._held_columns()
-        for n in held:
-            out += [f"  Vec<W, V> {n.attr}_vec[P];", f"  tile.load_columns({n.attr}_vec, {n.attr}_ptr);"]
+        if not self.looped:
+            for n in self.column_loads:
+                held = self._held(n)
+                out += [
+                    f"  Vec<W, V> {n.attr}_vec[{'P' if held else 'kAhead ? P : 1'}];",
+                    f"  {'' if held else 'if constexpr (kAhead) '}tile.load_columns({n.attr}_vec, {n.attr}_ptr);",
+                ]
         for n in self.sums:
             out.append(f"  C {self._sum_name(n)}[P][V] = {{}};")
         out += [
@@ -309,27 +317,30 @@ class _RowKernel:
             f"  const int64_t first = int64_t(blockIdx.{axis_rows}) * R;",
             "  const int own = int(threadIdx.x) / T; // which of the block's rows",
         ]
-        prefetch = bool(self.sums)
-        if prefetch:
-            out += self._prefetch()
+        if not self.looped:
+            out += self._fetch()
         out += [
             "  for (int64_t base = first; base < M; base += step) {",
             "    const int64_t row = base + own;",
             "    const bool live = row < M;",
         ]
-        if prefetch:
-            for n in self.row_loads:
-                out += [
-                    f"    Vec<X, V> {n.attr}_vec[P];",
-                    "#pragma unroll",
-                    f"    for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];",
-                ]
-            out += [f"    const C {identifier(n.attr)} = {n.attr}_next;" for n in self.statistics]
-            out.append("    fetch(row + step);")
-        else:
-            if not self.looped:
-                out += self._load_rows("  ", self.row_loads, "row")
+        if self.looped:
             out += [f"    const C {identifier(n.attr)} = live ? {n.attr}_ptr[row] : C(0);" for n in self.statistics]
+        elif self.row_loads or self.statistics:
+            out += [f"    Vec<X, V> {n.attr}_vec[P];" for n in self.row_loads]
+            out += [f"    C {identifier(n.attr)};" for n in self.statistics]
+            now = [*(f"{n.attr}_vec" for n in self.row_loads), *(identifier(n.attr) for n in self.statistics)]
+            ahead = [f"{n.attr}_next" for n in [*self.row_loads, *self.statistics]]
+            out.append("    if constexpr (kAhead) {")
+            for n in self.row_loads:
+                out += ["#pragma unroll", f"      for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];"]
+            out += [f"      {identifier(n.attr)} = {n.attr}_next;" for n in self.statistics]
+            out += [
+                f"      fetch(row + step, {', '.join(ahead)});",
+                "    } else {",
+                f"      fetch(row, {', '.join(now)});",
+                "    }",
+            ]
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
@@ -338,7 +349,7 @@ class _RowKernel:
             out += self._reduce(k, known)
             out += self._row_values(named.get(k, []), known)
         for name, node in self.row_stores.items():
-            body = Body(self.names, known, "const C", element=False)
+            body = Body(self.names, known, "const C", approximate="<A>", element=False)
             lines, (value,) = body.emit([node])
             out += [f"    {line}" for line in lines]
             out.append(f"    if (live && threadIdx.x % T == 0 && {name}_ptr) {name}_ptr[row] = {value};")
@@ -361,14 +372,6 @@ class _RowKernel:
 
     def _reductions(self, k: int, op: str) -> int:
         return sum(n.op == op and n.attr == Span.COLS and self.phase[n.index] == k for n in self.nodes)
-
-    def _held_columns(self) -> list[Node]:
-        """Column operands that several passes, or every row of a persistent block, read: kept in registers."""
-        if self.looped:
-            return []
-        if self.sums:
-            return self.column_loads
-        return [n for n in self.column_loads if sum(self._reads(k, n) for k in range(1, self.last + 2)) > 1]
 
     def _reads(self, k: int, load: Node) -> bool:
         """Whether pass k (the reductions of phase k; last + 1: the results) reads the operand."""
@@ -395,7 +398,8 @@ class _RowKernel:
             visit(root)
         return list(seen.values())
 
-    def _load_rows(self, indent: str, loads: Sequence[Node], row: str) -> list[str]:
+    def _load_rows(self, indent: str, loads: Sequence[Node]) -> list[str]:
+        """Loads at the place of use: of a flat kernel's vector, and in each pass of a loop kernel."""
         out = []
         for n in loads:
             name = n.attr
@@ -405,23 +409,29 @@ class _RowKernel:
                 continue
             out += [
                 f"{indent}  if (live)",
-                f"{indent}    tile.load({name}_vec, {name}_ptr + {row} * {name}_stride);",
+                f"{indent}    tile.load({name}_vec, {name}_ptr + row * {name}_stride);",
                 f"{indent}  else",
                 f"{indent}    clear({name}_vec);",
             ]
         return out
 
-    def _prefetch(self) -> list[str]:
-        out = ["  // The next row's loads are issued before this row is reduced."]
+    def _fetch(self) -> list[str]:
+        """A lambda that loads what a row needs, and in a persistent kernel the loads of the first row."""
+        if not self.row_loads and not self.statistics:
+            return []
+        into = [f"Vec<X, V> (&{n.attr}_to)[P]" for n in self.row_loads] + [f"C& {n.attr}_to" for n in self.statistics]
+        out = [f"  const auto fetch = [&]({', '.join(['int64_t row', *into])}) {{", "    if (row < M) {"]
+        out += [f"      tile.load({n.attr}_to, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads]
+        out += [f"      {n.attr}_to = {n.attr}_ptr[row];" for n in self.statistics]
+        out += ["    } else {"]
+        out += [f"      clear({n.attr}_to);" for n in self.row_loads]
+        out += [f"      {n.attr}_to = C(0);" for n in self.statistics]
+        out += ["    }", "  };"]
+        out.append("  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.")
         out += [f"  Vec<X, V> {n.attr}_next[P];" for n in self.row_loads]
         out += [f"  C {n.attr}_next;" for n in self.statistics]
-        out += ["  const auto fetch = [&](int64_t row) {", "    if (row < M) {"]
-        out += [f"      tile.load({n.attr}_next, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads]
-        out += [f"      {n.attr}_next = {n.attr}_ptr[row];" for n in self.statistics]
-        out += ["    } else {"]
-        out += [f"      clear({n.attr}_next);" for n in self.row_loads]
-        out += [f"      {n.attr}_next = C(0);" for n in self.statistics]
-        out += ["    }", "  };", "  fetch(first + own);"]
+        ahead = ", ".join(f"{n.attr}_next" for n in [*self.row_loads, *self.statistics])
+        out.append(f"  if constexpr (kAhead) fetch(first + own, {ahead});")
         return out
 
     def _row_values(self, nodes: Sequence[Node], known: dict[int, str]) -> list[str]:
@@ -431,47 +441,52 @@ class _RowKernel:
             if node.index in known:
                 continue
             name = self.names.of(node)
-            lines, (value,) = Body(self.names, known, "const C", element=False, keep={node.index}).emit([node])
+            lines, (value,) = Body(self.names, known, "const C", approximate="<A>", element=False, keep={node.index}).emit([node])
             out += [f"    {line}" for line in lines]
             out.append(f"    const C {name} = {value};")
             known[node.index] = name
         return out
 
-    def _columns_of_pass(self, k: int, indent: str) -> list[str]:
-        """Loads of the column operands that only this pass reads."""
-        held = {n.index for n in self._held_columns()}
+    def _columns_of_pass(self, k: int, indent: str, by_vector: bool) -> list[str]:
+        """Loads of the column operands that this pass reads, unless they stay in registers."""
         out = []
         for n in self.column_loads:
-            if n.index not in held and self._reads(k, n):
-                out += [f"{indent}Vec<W, V> {n.attr}_vec;", f"{indent}tile.load_columns({n.attr}_vec, p, {n.attr}_ptr);"]
+            if self._reads(k, n) and self.looped:
+                out += [f"{indent}Vec<W, V> {n.attr}_vec[1];", f"{indent}tile.load_columns({n.attr}_vec, {n.attr}_ptr);"]
+            elif self._reads(k, n) and not self._held(n):
+                assert by_vector, "an operand of a reduction is held"
+                out.append(f"{indent}if constexpr (!kAhead) tile.load_columns({n.attr}_vec[0], p, {n.attr}_ptr);")
         return out
+
+    def _held(self, load: Node) -> bool:
+        """Whether a column operand stays in registers in every variant: one that a reduction reads, or a sum needs."""
+        return not self.looped and (bool(self.sums) or any(self._reads(k, load) for k in range(1, self.last + 1)))
 
     def _element(self, k: int, known: dict[int, str]) -> dict[int, str]:
         """Spellings of the operands inside an element of pass k."""
-        held = {n.index for n in self._held_columns()}
         spelled = dict(known)
-        for n in [*self.row_loads, *self.column_loads]:
-            alone = n in self.column_loads and n.index not in held
-            spelled[n.index] = f"{n.attr}_vec[j]" if alone else f"{n.attr}_vec[p][j]"
+        for n in self.row_loads:
+            spelled[n.index] = f"{n.attr}_vec[p][j]"
+        for n in self.column_loads:
+            whole = self.looped or self._held(n)
+            spelled[n.index] = f"{n.attr}_vec[p][j]" if whole else f"{n.attr}_vec[kAhead ? p : 0][j]"
         return spelled
 
-    def _pass(self, k: int, indent: str, inner: list[str], after: Sequence[str] = (), before: Sequence[str] = ()) -> list[str]:
-        """The loops of one pass around ``inner``; ``after`` follows each vector."""
+    def _pass(self, k: int, indent: str, loop: Sequence[str], *, by_vector: bool) -> list[str]:
+        """One pass over the columns. ``loop`` treats one vector p of the tile, or (not ``by_vector``) the whole tile."""
         out = []
         if self.looped:
             out.append(f"{indent}for (int64_t column = 0; column < N; column += T * V) {{")
-            out.append(f"{indent}  constexpr int p = 0;")
             out.append(f"{indent}  const RowTile<T, P, V, kN, int64_t> tile(column, N);")
-            read = [n for n in self.row_loads if self._reads(k, n)]
-            out += [line for line in self._load_rows(indent, read, "row")]
-        else:
+            if by_vector:
+                out.append(f"{indent}  constexpr int p = 0;")
+            out += self._load_rows(indent, [n for n in self.row_loads if self._reads(k, n)])
+        elif by_vector:
             out += ["#pragma unroll", f"{indent}for (int p = 0; p < P; ++p) {{"]
-        out += self._columns_of_pass(k, indent + "  ")
-        out += [f"{indent}  {line}" for line in before]
-        out += ["#pragma unroll", f"{indent}  for (int j = 0; j < V; ++j) {{"]
-        out += [f"{indent}    {line}" for line in inner]
-        out.append(f"{indent}  }}")
-        out += [f"{indent}  {line}" for line in after]
+        inside = self._columns_of_pass(k, indent + "  ", by_vector)
+        if not self.looped and not by_vector:
+            return [*(line.removeprefix("  ") for line in inside), *(f"{indent}{line}" for line in loop)]
+        out += [*inside, *(line if line.startswith("#") else f"{indent}  {line}" for line in loop)]
         out.append(f"{indent}}}")
         return out
 
@@ -482,11 +497,12 @@ class _RowKernel:
         step = {"sum": "{0} += {1};", "amax": "{0} = m_max({0}, {1});", "amin": "{0} = m_min({0}, {1});"}
         names = [self.names.of(n) for n in nodes]
         out = [f"    C {name} = {start[n.op]};" for name, n in zip(names, nodes, strict=True)]
-        body = Body(self.names.scope(), self._element(k, known), "const C")
+        body = Body(self.names.scope(), self._element(k, known), "const C", approximate="<A>")
         lines, values = body.emit([n.args[0] for n in nodes])
-        inner = ["if (j >= count) continue;", *lines]
+        inner = [*lines]
         inner += [step[n.op].format(name, value) for n, name, value in zip(nodes, names, values, strict=True)]
-        out += self._pass(k, "    ", inner, before=["const int count = tile.count(p);"])
+        loop = ["tile.each([&](int p, int j) {", *(f"  {line}" for line in inner), "});"]
+        out += self._pass(k, "    ", loop, by_vector=False)
         for op, functor in (("sum", "Sum"), ("amax", "Max"), ("amin", "Min")):
             group = [name for name, n in zip(names, nodes, strict=True) if n.op == op]
             if group:
@@ -499,7 +515,7 @@ class _RowKernel:
         k = self.last + 1
         if self.kind == "flat":
             known = {n.index: identifier(n.attr) for n in self.scalars}
-        body = Body(self.names.scope(), self._element(k, known), "const C")
+        body = Body(self.names.scope(), self._element(k, known), "const C", approximate="<A>")
         lines, values = body.emit(self._roots(k))
         stores, sums = values[: len(self.stores)], values[len(self.stores) :]
         inner = list(lines)
@@ -507,11 +523,12 @@ class _RowKernel:
         inner += [
             f"if (live) {self._sum_name(n)}[p][j] += {value};" for n, value in zip(self.sums, sums, strict=True)
         ]
-        before = [f"C {name}_out[V];" for name in self.stores]
         address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
         live = "true" if self.kind == "flat" else "live"
-        after = [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in self.stores]
-        return self._pass(k, indent, inner, after, before)
+        loop = [f"C {name}_out[V];" for name in self.stores]
+        loop += ["#pragma unroll", "for (int j = 0; j < V; ++j) {", *(f"  {line}" for line in inner), "}"]
+        loop += [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in self.stores]
+        return self._pass(k, indent, loop, by_vector=True)
 
 
 def _finish_text(
@@ -563,7 +580,7 @@ def _finish_text(
             for n in Graph({"": v}).nodes()
             if n.op == "size"
         }
-        lines, values = Body(Names(), known, "const C").emit(list(results.values()))
+        lines, values = Body(Names(), known, "const C", approximate="<A>").emit(list(results.values()))
         out += [f"  {line}" for line in lines]
         out += [f"  if ({r}_ptr) {r}_ptr[column] = narrow<W>({v});" for r, v in zip(results, values, strict=True)]
     call = ", ".join(d.split()[-1] for d in declared)
@@ -611,4 +628,4 @@ def _wrap_macro(parts: Sequence[str]) -> str:
     return _wrap(parts, 6, 106).strip().replace("\n", " \\\n")
 
 
-__all__ = ["Emitter", "Family", "Builder"]
+__all__ = ["Emitter", "Family"]

@@ -57,6 +57,7 @@ class Primitive:
     result: str = "math"  # or "mask"
     commutes: bool = False
     precedence: int = 9  # of the spelling: 9 a call, 8 unary, 6 multiplication, 5 addition
+    approximate: bool = False  # the GPU has a cheaper form for results of 16 bits
 
 
 PRIMITIVES: dict[str, Primitive] = {
@@ -69,14 +70,14 @@ PRIMITIVES: dict[str, Primitive] = {
     "abs": Primitive("m_abs({0})", 0),
     "sign": Primitive("m_sign({0})", 2),
     "floor": Primitive("m_floor({0})", 1),
-    "exp": Primitive("m_exp({0})", 4),
+    "exp": Primitive("m_exp({0})", 4, approximate=True),
     "expm1": Primitive("m_expm1({0})", 20),
     "log": Primitive("m_log({0})", 12),
     "log1p": Primitive("m_log1p({0})", 20),
     "sqrt": Primitive("m_sqrt({0})", 6),
     "rsqrt": Primitive("m_rsqrt({0})", 6),
     "recip": Primitive("m_recip({0})", 4),
-    "sigmoid": Primitive("m_sigmoid({0})", 8),
+    "sigmoid": Primitive("m_sigmoid({0})", 8, approximate=True),
     "tanh": Primitive("m_tanh({0})", 12),
     "erf": Primitive("m_erf({0})", 16),
     "sin": Primitive("m_sin({0})", 20),
@@ -84,8 +85,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "pow": Primitive("m_pow({0}, {1})", 40),
     "max": Primitive("m_max({0}, {1})", 1, commutes=True),
     "min": Primitive("m_min({0}, {1})", 1, commutes=True),
-    "exp_neg_sq": Primitive("m_exp_neg_sq({0})", 4),
-    "erfc": Primitive("m_erfc({0}, {1})", 14),
+    "exp_neg_sq": Primitive("m_exp_neg_sq({0})", 4, approximate=True),
+    "erfc": Primitive("m_erfc({0}, {1})", 14, approximate=True),
     "lt": Primitive("m_lt({0}, {1})", 1, "mask"),
     "le": Primitive("m_le({0}, {1})", 1, "mask"),
     "gt": Primitive("m_gt({0}, {1})", 1, "mask"),

@@ -300,6 +300,9 @@ def lower(traced: Traced, builder: Builder) -> Graph:
     names = [*traced.results, *(f"grad_{n}" for n in traced.gradients)]
     for name, out in zip(names, outputs, strict=True) if not problems else ():
         if isinstance(out, torch.fx.Node) and isinstance(low.values[out], Node):
+            if not name.startswith("grad_") and low.operand(out).span == Span.NONE and not any(low.dims(out)):
+                problems.append(f"{source_of(out)}: the result {name} is one number for the whole call; reduce along the columns only")
+                break
             missing = [s for s in low.dims(out) if s and not low.operand(out).span & s]
             if missing and not (name.startswith("grad_") and is_const(low.operand(out), 0.0)):
                 what = f"the gradient of {name[5:]}" if name.startswith("grad_") else f"the result {name}"

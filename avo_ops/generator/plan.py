@@ -5,6 +5,7 @@ A case is one combination of present optional tensors, string choices and (backw
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -144,16 +145,27 @@ def _joint(
             assert gradient is not None
             return gradient(g, {**fixed, **a}, r)
 
-    traced = trace(
-        call,
-        [Operand(a.name, a.span) for a in tensors],
-        scalars,
-        record.results,
-        differentiable=[a.name for a in tensors],
-        grads=grads,
-        gradient=stated,
-    )
-    return lower(traced, builder)
+    try:
+        traced = trace(
+            call,
+            [Operand(a.name, a.span) for a in tensors],
+            scalars,
+            record.results,
+            differentiable=[a.name for a in tensors],
+            grads=grads,
+            gradient=stated,
+        )
+        return lower(traced, builder)
+    except TraceError as error:
+        raise _located(record, error) from error
+
+
+def _located(record: OpDef, error: TraceError) -> TraceError:
+    """The same error, with the author's file and line also where no single line is at fault."""
+    code = getattr(inspect.unwrap(record.definition), "__code__", None)
+    if code is None or code.co_filename in str(error):
+        return error
+    return TraceError(f"{code.co_filename}:{code.co_firstlineno}: {error}")
 
 
 def _keywords(
@@ -277,8 +289,6 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
     ]  # fmt: skip
     for d in derived:
         for name, node in d.forward.results.items():
-            if node.span == Span.NONE:
-                problems.append(f"{node.source}: the result {name} is one number for the whole call; reduce along the columns only")
             if node.span == Span.COLS and not node.is_reduction:
                 problems.append(f"{node.source}: the result {name} does not vary along the rows and is not a sum over them; compute it outside")
         if any(not a.optional and a.span == Span.BOTH for a in tensors):
@@ -294,7 +304,7 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
         else:
             problems.append("no argument has the shape of the whole call (rows, columns)")
     if problems:
-        raise TraceError(f"{record.name} cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
+        raise _located(record, TraceError(f"{record.name} cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems))))
 
 
 def make_plan(record: OpDef) -> Plan:

@@ -82,6 +82,7 @@ class Body:
     row_value: Callable[[str], str] = staticmethod(lambda text: text)
     element: bool = True
     keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
+    approximate: str = ""  # follows the name of a function that has an accuracy
 
     def emit(self, roots: Iterable[Node]) -> tuple[list[str], list[str]]:
         """The statements, and one expression for each root."""
@@ -137,7 +138,10 @@ class Body:
             needs = primitive.precedence + (i > 0 or primitive.precedence == 8)
             in_call = primitive.precedence == 9
             parts.append(text if in_call or precedence >= needs else f"({text})")
-        return primitive.spelling.format(*parts), primitive.precedence
+        spelling = primitive.spelling
+        if primitive.approximate:
+            spelling = spelling.replace("(", f"{self.approximate}(", 1)
+        return spelling.format(*parts), primitive.precedence
 
 
 def formula_comment(formula: str, source: str, width: int = 110) -> list[str]:

@@ -52,7 +52,11 @@ class Tile:
     min_blocks: int  # on one SM: bounds the registers
     max_n: int
     persist: int = 0  # blocks an SM of a persistent grid; 0: one pass
-    prefetch: bool = False  # load the next rows before this row's reduction
+
+    @property
+    def ahead(self) -> bool:
+        """A persistent block keeps column operands in registers and loads the next row before it treats a row."""
+        return self.persist > 0
 
     @property
     def rows(self) -> int:
@@ -64,20 +68,22 @@ def flat_tile() -> Tile:
     return Tile(threads=256, vectors=1, block=256, min_blocks=4, max_n=0)
 
 
-def pointwise_ladder(item: int) -> tuple[Tile, ...]:
+def pointwise_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     """Pointwise over rows (a bias, or rows with a stride): one vector a thread, wide rows cut in tiles of columns."""
     vector = 16 // item
+    persist = 4 if features.column_loads else 0
     return tuple(
-        Tile(threads=t, vectors=1, block=256, min_blocks=4, max_n=0 if t == 128 else t * vector) for t in (8, 32, 128)
+        Tile(threads=t, vectors=1, block=256, min_blocks=4, max_n=0 if t == 128 else t * vector, persist=persist)
+        for t in (8, 32, 128)
     )
 
 
-def ladder(features: Features, item: int, with_sums: bool) -> tuple[Tile, ...]:
+def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
     """The tiles of a kernel that reduces rows."""
-    return sums_ladder(features, item) if features.sums else row_ladder(features, item, with_sums)
+    return sums_ladder(features, item) if features.sums else row_ladder(features, item, column_item, with_sums)
 
 
-def row_ladder(features: Features, item: int, with_sums: bool = False) -> tuple[Tile, ...]:
+def row_ladder(features: Features, item: int, column_item: int, with_sums: bool = False) -> tuple[Tile, ...]:
     """Rows in registers, one pass: up to four vectors in flight a thread, more threads for wider rows.
 
     A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM. ``with_sums``: other
@@ -87,12 +93,28 @@ def row_ladder(features: Features, item: int, with_sums: bool = False) -> tuple[
     # What 64 registers a thread (1024 threads a block) hold of the row operands; a packed vector takes four.
     most = 8 if features.row_loads == 1 else 4 if features.row_loads == 2 else 2
     threads = (8, 32, 128, 256, 512) if item < 8 else (32, 256)  # float64 is bound by arithmetic: fewer kernels do
-    tiles = [Tile(t, 4, max(128, t), max(1, min(8, 1024 // max(128, t))), t * 4 * vector) for t in threads]
+    tiles = []
+    for t in threads:
+        block = max(128, t)
+        blocks = _resident(features, 4, block, item, column_item) if features.column_loads else 0
+        one_pass = max(1, min(8, 1024 // block))
+        tiles.append(Tile(t, 4, block, blocks or one_pass, t * 4 * vector, persist=blocks))
     tiles += [Tile(1024, p, 1024, 1, 1024 * p * vector) for p in (4, 8) if p <= most]
     if with_sums:
-        shared = [replace(t, persist=0, prefetch=False) for t in sums_ladder(features, item)]
+        shared = [replace(t, persist=0) for t in sums_ladder(features, item)]
         tiles = [*shared, *(t for t in tiles if t.max_n > shared[-1].max_n)]
     return tuple(tiles)
+
+
+def _resident(features: Features, vectors: int, block: int, item: int, column_item: int) -> int:
+    """Blocks of a persistent kernel without sums that an SM's 65536 registers hold; 0 if not even one.
+
+    A packed vector takes four registers: this row's, the next row's, and the column operands' (eight where they are float32
+    beside 16-bit rows). About forty more are needed for addresses and for values in flight.
+    """
+    registers = 40 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
+    blocks = 65536 // (block * (-(-registers // 8) * 8))
+    return min(blocks, 1024 // block)
 
 
 def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
@@ -102,12 +124,12 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     and 4 rows in each of 2 blocks an SM; 8192x4096 59.9 us with 256 threads, 2 rows, 1 block; 8192x8192 112.9 us with 512.
     """
     vector = 16 // item
-    shapes = [(32, 1, 256, 4), (32, 2, 256, 3), (128, 1, 512, 2), (256, 1, 512, 2), (256, 2, 512, 1), (512, 2, 512, 1)]
+    shapes = [(32, 1, 256, 3), (64, 1, 256, 3), (128, 1, 256, 3), (256, 1, 256, 3), (256, 2, 512, 1), (512, 2, 512, 1)]
     if item == 8:
         shapes = [shapes[0], shapes[3], shapes[5]]
     if item >= 4:  # half as many values in a vector: four fit
         shapes.append((512, 4, 512, 1))
-    return tuple(Tile(t, p, b, m, t * p * vector, persist=m, prefetch=True) for t, p, b, m in shapes)
+    return tuple(Tile(t, p, b, m, t * p * vector, persist=m) for t, p, b, m in shapes)
 
 
 def column_tile() -> Tile:
@@ -123,4 +145,4 @@ def loop_tile() -> Tile:
 def exact_tile(tile: Tile, width: int, item: int) -> Tile:
     """The tile of a kernel for one width: the same map, with no vector more than the width needs."""
     vectors = -(-width // (tile.threads * (16 // item)))
-    return Tile(tile.threads, vectors, tile.block, tile.min_blocks, width, tile.persist, tile.prefetch)
+    return Tile(tile.threads, vectors, tile.block, tile.min_blocks, width, tile.persist)

@@ -39,7 +39,9 @@ def _mul(b: Builder, args: tuple[Node, ...]) -> Node | None:
             continue
         for inner, rest in (other.args, other.args[::-1]):
             # c * (d * x) = (c * d) * x: one rounding fewer.
-            if is_const(inner) and 1e-30 < abs(one.attr * inner.attr) < 1e30:  # neither overflows nor vanishes in float32
+            if is_const(inner):
+                if not 1e-30 < abs(one.attr * inner.attr) < 1e30:  # it could overflow or vanish in float32
+                    continue
                 return b.make("mul", b.const(one.attr * inner.attr), rest)
             # c * (r * x) = (c * r) * x where r does not vary along the columns: once a row, not once an element;
             # c * ((d * y) * x) = ((c * d) * y) * x.

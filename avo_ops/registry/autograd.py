@@ -103,7 +103,6 @@ def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[
     take_plain = _picker([i for i, a in enumerate(op.arguments) if a.kind != "tensor"])
     gradients = operator.gradients
     run_forward, run_backward = forward._op, backward._op
-    nothing = (None,) * count
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -120,8 +119,6 @@ def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            if not any(g is not None for g in grads):
-                return nothing
             saved, plain = ctx.saved_tensors, ctx.plain
             differentiable = _grad_enabled()
             if differentiable and recompute is not None:

@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_bias_to_bias(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, compute_t<X>* __restrict__ partials, int64_t M,
     int64_t N) {
@@ -17,23 +17,27 @@ AVO_INLINE void add_layer_norm_backward_bias_to_bias(
   const int64_t step = int64_t(gridDim.y) * R;
   const int64_t first = int64_t(blockIdx.y) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  // The next row's loads are issued before this row is reduced.
-  Vec<X, V> grad_y_next[P];
-  const auto fetch = [&](int64_t row) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P]) {
     if (row < M) {
-      tile.load(grad_y_next, grad_y_ptr + row * grad_y_stride);
+      tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
     } else {
-      clear(grad_y_next);
+      clear(grad_y_to);
     }
   };
-  fetch(first + own);
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> grad_y_next[P];
+  if constexpr (kAhead) fetch(first + own, grad_y_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> grad_y_vec[P];
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
-    fetch(row + step);
+      for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
+      fetch(row + step, grad_y_next);
+    } else {
+      fetch(row, grad_y_vec);
+    }
 #pragma unroll
     for (int p = 0; p < P; ++p) {
 #pragma unroll
@@ -48,9 +52,9 @@ AVO_INLINE void add_layer_norm_backward_bias_to_bias(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_bias_to_bias<avo::X, BLOCK, T, P, N_>(grad_y_ptr, grad_y_stride, partials, M, N); \
+    avo::add_layer_norm_backward_bias_to_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, partials, M, N); \
   }

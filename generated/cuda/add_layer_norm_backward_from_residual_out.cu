@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_from_residual_out(
     const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
@@ -26,8 +26,8 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_residual_out_ptr, avo::X* __restrict__ grad_x_ptr, int64_t N) { \
-    avo::add_layer_norm_backward_from_residual_out<avo::X, BLOCK, T, P, N_>(grad_residual_out_ptr, grad_x_ptr, N); \
+    avo::add_layer_norm_backward_from_residual_out<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_x_ptr, N); \
   }

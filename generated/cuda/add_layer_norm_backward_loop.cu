@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_loop(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
     int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
@@ -28,7 +28,6 @@ AVO_INLINE void add_layer_norm_backward_loop(
     C sum_grad_y = C(0);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
@@ -40,21 +39,18 @@ AVO_INLINE void add_layer_norm_backward_loop(
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         const C centred = residual_out_vec[p][j] - mean;
         sum_grad_y += grad_y_vec[p][j];
         t2 += grad_y_vec[p][j] * centred;
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t2);
     const C t3 = -(sum_grad_y * rstd) / C(N);
     const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
@@ -83,7 +79,7 @@ AVO_INLINE void add_layer_norm_backward_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
@@ -91,5 +87,5 @@ AVO_INLINE void add_layer_norm_backward_loop(
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_loop<avo::X, BLOCK, T, P, N_>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::add_layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

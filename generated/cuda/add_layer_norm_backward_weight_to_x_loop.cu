@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
     int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
@@ -29,7 +29,6 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
     C t2 = C(0);
     C t3 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
@@ -41,24 +40,21 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C t4 = weight_vec[j] * grad_y_vec[p][j];
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      tile.each([&](int p, int j) {
+        const C t4 = weight_vec[p][j] * grad_y_vec[p][j];
         const C centred = residual_out_vec[p][j] - mean;
         t2 += t4;
         t3 += t4 * centred;
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2, t3);
     const C t4 = -(t2 * rstd) / C(N);
     const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
@@ -74,13 +70,13 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
-        grad_x_out[j] = t4 + (grad_residual_out_vec[p][j] + m_fma(centred, t5, weight_vec[j] * grad_y_vec[p][j] * rstd));
+        grad_x_out[j] = t4 + (grad_residual_out_vec[p][j] + m_fma(centred, t5, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
@@ -89,7 +85,7 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
@@ -97,5 +93,5 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
       const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::add_layer_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_forward_weight_bias(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
     const W* __restrict__ weight_ptr, const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride,
@@ -17,47 +17,53 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
   const RowTile<T, P, V, kN> tile(0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
+  Vec<W, V> weight_vec[kAhead ? P : 1];
+  if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
+  Vec<W, V> bias_vec[kAhead ? P : 1];
+  if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P]) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(residual_to, residual_ptr + row * residual_stride);
+    } else {
+      clear(x_to);
+      clear(residual_to);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  Vec<X, V> residual_next[P];
+  if constexpr (kAhead) fetch(first + own, x_next, residual_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-    if (live)
-      tile.load(x_vec, x_ptr + row * x_stride);
-    else
-      clear(x_vec);
     Vec<X, V> residual_vec[P];
-    if (live)
-      tile.load(residual_vec, residual_ptr + row * residual_stride);
-    else
-      clear(residual_vec);
-    C sum_residual_out = C(0);
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        sum_residual_out += residual_out;
-      }
+      for (int p = 0; p < P; ++p) residual_vec[p] = residual_next[p];
+      fetch(row + step, x_next, residual_next);
+    } else {
+      fetch(row, x_vec, residual_vec);
     }
+    C sum_residual_out = C(0);
+    tile.each([&](int p, int j) {
+      const C residual_out = x_vec[p][j] + residual_vec[p][j];
+      sum_residual_out += residual_out;
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_residual_out);
     const C mean = sum_residual_out / C(N);
     C t1 = C(0);
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C centred = residual_out - mean;
-        t1 += centred * centred;
-      }
-    }
+    tile.each([&](int p, int j) {
+      const C residual_out = x_vec[p][j] + residual_vec[p][j];
+      const C centred = residual_out - mean;
+      t1 += centred * centred;
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C variance = t1 / C(N);
     const C rstd = m_rsqrt(eps + variance);
@@ -65,10 +71,8 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
-      Vec<W, V> bias_vec;
-      tile.load_columns(bias_vec, p, bias_ptr);
+      if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
+      if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);
       C y_out[V];
       C residual_out_out[V];
 #pragma unroll
@@ -76,7 +80,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = residual_out - mean;
         const C y = centred * rstd;
-        const C y_ = m_fma(weight_vec[j], y, bias_vec[j]);
+        const C y_ = m_fma(weight_vec[kAhead ? p : 0][j], y, bias_vec[kAhead ? p : 0][j]);
         y_out[j] = y_;
         residual_out_out[j] = residual_out;
       }
@@ -88,12 +92,12 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
       int64_t residual_stride, const avo::W* __restrict__ weight_ptr, const avo::W* __restrict__ bias_ptr, \
       avo::X* __restrict__ y_ptr, int64_t y_stride, avo::X* __restrict__ residual_out_ptr, \
       int64_t residual_out_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::add_layer_norm_forward_weight_bias<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, eps, M, N); \
+    avo::add_layer_norm_forward_weight_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, eps, M, N); \
   }

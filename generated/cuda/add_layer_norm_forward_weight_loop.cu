@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_forward_weight_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
     const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr,
@@ -24,7 +24,6 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
     const bool live = row < M;
     C sum_residual_out = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -36,19 +35,15 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         sum_residual_out += residual_out;
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_residual_out);
     const C mean = sum_residual_out / C(N);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -60,14 +55,11 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = residual_out - mean;
         t1 += centred * centred;
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C variance = t1 / C(N);
@@ -75,8 +67,8 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
     if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -87,8 +79,8 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
       C y_out[V];
       C residual_out_out[V];
 #pragma unroll
@@ -96,7 +88,7 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = residual_out - mean;
         const C y = centred * rstd;
-        const C y_ = weight_vec[j] * y;
+        const C y_ = weight_vec[p][j] * y;
         y_out[j] = y_;
         residual_out_out[j] = residual_out;
       }
@@ -108,12 +100,12 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
       int64_t residual_stride, const avo::W* __restrict__ weight_ptr, avo::X* __restrict__ y_ptr, \
       int64_t y_stride, avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::add_layer_norm_forward_weight_loop<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, eps, M, N); \
+    avo::add_layer_norm_forward_weight_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, eps, M, N); \
   }

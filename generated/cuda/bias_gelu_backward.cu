@@ -6,12 +6,13 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_gelu_backward(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
     compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
@@ -21,29 +22,33 @@ AVO_INLINE void bias_gelu_backward(
   const int64_t step = int64_t(gridDim.y) * R;
   const int64_t first = int64_t(blockIdx.y) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  // The next row's loads are issued before this row is reduced.
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
-  const auto fetch = [&](int64_t row) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
     if (row < M) {
-      tile.load(x_next, x_ptr + row * x_stride);
-      tile.load(grad_next, grad_ptr + row * grad_stride);
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(grad_to, grad_ptr + row * grad_stride);
     } else {
-      clear(x_next);
-      clear(grad_next);
+      clear(x_to);
+      clear(grad_to);
     }
   };
-  fetch(first + own);
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  Vec<X, V> grad_next[P];
+  if constexpr (kAhead) fetch(first + own, x_next, grad_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
     Vec<X, V> grad_vec[P];
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-    fetch(row + step);
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+#pragma unroll
+      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+      fetch(row + step, x_next, grad_next);
+    } else {
+      fetch(row, x_vec, grad_vec);
+    }
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       C grad_x_out[V];
@@ -51,8 +56,8 @@ AVO_INLINE void bias_gelu_backward(
       for (int j = 0; j < V; ++j) {
         const C t1 = x_vec[p][j] + bias_vec[p][j];
         const C t2 = t1 * C(-0.7071067811865476);
-        const C t3 = m_exp_neg_sq(t2);
-        const C t4 = m_fma(C(0.5), m_erfc(t2, t3) * grad_vec[p][j], t3 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
+        const C t3 = m_exp_neg_sq<A>(t2);
+        const C t4 = m_fma(C(0.5), m_erfc<A>(t2, t3) * grad_vec[p][j], t3 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
         grad_x_out[j] = t4;
         if (live) sum_grad_bias[p][j] += t4;
       }
@@ -65,10 +70,10 @@ AVO_INLINE void bias_gelu_backward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::bias_gelu_backward<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+    avo::bias_gelu_backward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -6,11 +6,12 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_gelu_backward_tanh_to_bias(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ bias_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
@@ -20,29 +21,33 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias(
   const int64_t step = int64_t(gridDim.y) * R;
   const int64_t first = int64_t(blockIdx.y) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  // The next row's loads are issued before this row is reduced.
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
-  const auto fetch = [&](int64_t row) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
     if (row < M) {
-      tile.load(x_next, x_ptr + row * x_stride);
-      tile.load(grad_next, grad_ptr + row * grad_stride);
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(grad_to, grad_ptr + row * grad_stride);
     } else {
-      clear(x_next);
-      clear(grad_next);
+      clear(x_to);
+      clear(grad_to);
     }
   };
-  fetch(first + own);
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  Vec<X, V> grad_next[P];
+  if constexpr (kAhead) fetch(first + own, x_next, grad_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
     Vec<X, V> grad_vec[P];
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-    fetch(row + step);
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+#pragma unroll
+      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+      fetch(row + step, x_next, grad_next);
+    } else {
+      fetch(row, x_vec, grad_vec);
+    }
 #pragma unroll
     for (int p = 0; p < P; ++p) {
 #pragma unroll
@@ -53,7 +58,7 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias(
         const C t3 = t * C(0.044715);
         const C t4 = m_fma(t, t3, C(1.0));
         const C u = t2 * t4;
-        const C t5 = m_sigmoid(u);
+        const C t5 = m_sigmoid<A>(u);
         const C t6 = t1 * grad_vec[p][j] * (t5 * (C(1.0) - t5));
         const C t7 = t2 * t6;
         if (live) sum_grad_bias[p][j] += m_fma(t5, grad_vec[p][j], m_where(m_and(m_ge(t1, C(-30.0)), m_le(t1, C(30.0))), m_fma(C(1.5957691216057308), t4 * t6, m_fma(C(0.044715), t * t7, t3 * t7)), C(0.0)));
@@ -66,10 +71,10 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, const avo::W* __restrict__ bias_ptr, \
       avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::bias_gelu_backward_tanh_to_bias<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, partials, M, N); \
+    avo::bias_gelu_backward_tanh_to_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, partials, M, N); \
   }

@@ -5,10 +5,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void gelu_backward(
     const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
   Vec<X, V> x_vec[P];
@@ -21,8 +22,8 @@ AVO_INLINE void gelu_backward(
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       const C t1 = x_vec[p][j] * C(-0.7071067811865476);
-      const C t2 = m_exp_neg_sq(t1);
-      grad_x_out[j] = m_fma(C(0.5), m_erfc(t1, t2) * grad_vec[p][j], t2 * C(0.7978845608028654) * (x_vec[p][j] * C(0.5) * grad_vec[p][j]));
+      const C t2 = m_exp_neg_sq<A>(t1);
+      grad_x_out[j] = m_fma(C(0.5), m_erfc<A>(t1, t2) * grad_vec[p][j], t2 * C(0.7978845608028654) * (x_vec[p][j] * C(0.5) * grad_vec[p][j]));
     }
     tile.store(grad_x_ptr, p, grad_x_out, true);
   }
@@ -30,9 +31,9 @@ AVO_INLINE void gelu_backward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
       avo::X* __restrict__ grad_x_ptr, int64_t N) { \
-    avo::gelu_backward<avo::X, BLOCK, T, P, N_>(x_ptr, grad_ptr, grad_x_ptr, N); \
+    avo::gelu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

@@ -5,10 +5,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void gelu_backward_tanh(
     const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
   Vec<X, V> x_vec[P];
@@ -25,7 +26,7 @@ AVO_INLINE void gelu_backward_tanh(
       const C t2 = t * C(0.044715);
       const C t3 = m_fma(t, t2, C(1.0));
       const C u = t1 * t3;
-      const C t4 = m_sigmoid(u);
+      const C t4 = m_sigmoid<A>(u);
       const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * (C(1.0) - t4));
       const C t6 = t1 * t5;
       grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
@@ -36,9 +37,9 @@ AVO_INLINE void gelu_backward_tanh(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
       avo::X* __restrict__ grad_x_ptr, int64_t N) { \
-    avo::gelu_backward_tanh<avo::X, BLOCK, T, P, N_>(x_ptr, grad_ptr, grad_x_ptr, N); \
+    avo::gelu_backward_tanh<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

@@ -5,10 +5,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void gelu_forward(
     const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
   Vec<X, V> x_vec[P];
@@ -19,7 +20,7 @@ AVO_INLINE void gelu_forward(
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       const C t1 = x_vec[p][j] * C(-0.7071067811865476);
-      y_out[j] = x_vec[p][j] * C(0.5) * m_erfc(t1, m_exp_neg_sq(t1));
+      y_out[j] = x_vec[p][j] * C(0.5) * m_erfc<A>(t1, m_exp_neg_sq<A>(t1));
     }
     tile.store(y_ptr, p, y_out, true);
   }
@@ -27,8 +28,8 @@ AVO_INLINE void gelu_forward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
-    avo::gelu_forward<avo::X, BLOCK, T, P, N_>(x_ptr, y_ptr, N); \
+    avo::gelu_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
   }

@@ -5,10 +5,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void gelu_forward_tanh(
     const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
   Vec<X, V> x_vec[P];
@@ -20,7 +21,7 @@ AVO_INLINE void gelu_forward_tanh(
     for (int j = 0; j < V; ++j) {
       const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
       const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
-      y_out[j] = x_vec[p][j] * m_sigmoid(u);
+      y_out[j] = x_vec[p][j] * m_sigmoid<A>(u);
     }
     tile.store(y_ptr, p, y_out, true);
   }
@@ -28,8 +29,8 @@ AVO_INLINE void gelu_forward_tanh(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
-    avo::gelu_forward_tanh<avo::X, BLOCK, T, P, N_>(x_ptr, y_ptr, N); \
+    avo::gelu_forward_tanh<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
   }

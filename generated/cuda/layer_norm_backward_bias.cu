@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_bias(
     const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
@@ -20,51 +20,51 @@ AVO_INLINE void layer_norm_backward_bias(
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  // The next row's loads are issued before this row is reduced.
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to) {
+    if (row < M) {
+      tile.load(grad_to, grad_ptr + row * grad_stride);
+      tile.load(x_to, x_ptr + row * x_stride);
+      rstd_to = rstd_ptr[row];
+      mean_to = mean_ptr[row];
+    } else {
+      clear(grad_to);
+      clear(x_to);
+      rstd_to = C(0);
+      mean_to = C(0);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
   Vec<X, V> grad_next[P];
   Vec<X, V> x_next[P];
   C rstd_next;
   C mean_next;
-  const auto fetch = [&](int64_t row) {
-    if (row < M) {
-      tile.load(grad_next, grad_ptr + row * grad_stride);
-      tile.load(x_next, x_ptr + row * x_stride);
-      rstd_next = rstd_ptr[row];
-      mean_next = mean_ptr[row];
-    } else {
-      clear(grad_next);
-      clear(x_next);
-      rstd_next = C(0);
-      mean_next = C(0);
-    }
-  };
-  fetch(first + own);
+  if constexpr (kAhead) fetch(first + own, grad_next, x_next, rstd_next, mean_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> grad_vec[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
     Vec<X, V> x_vec[P];
+    C rstd;
+    C mean;
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-    const C rstd = rstd_next;
-    const C mean = mean_next;
-    fetch(row + step);
+      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+#pragma unroll
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      rstd = rstd_next;
+      mean = mean_next;
+      fetch(row + step, grad_next, x_next, rstd_next, mean_next);
+    } else {
+      fetch(row, grad_vec, x_vec, rstd, mean);
+    }
     const C t1 = rstd * (rstd * rstd);
     C sum_grad = C(0);
     C t2 = C(0);
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C centred = x_vec[p][j] - mean;
-        sum_grad += grad_vec[p][j];
-        t2 += centred * grad_vec[p][j];
-      }
-    }
+    tile.each([&](int p, int j) {
+      const C centred = x_vec[p][j] - mean;
+      sum_grad += grad_vec[p][j];
+      t2 += centred * grad_vec[p][j];
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t2);
     const C t3 = -(rstd * sum_grad) / C(N);
     const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
@@ -86,11 +86,11 @@ AVO_INLINE void layer_norm_backward_bias(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
       int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_bias<avo::X, BLOCK, T, P, N_>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+    avo::layer_norm_backward_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_loop(
     const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
@@ -27,7 +27,6 @@ AVO_INLINE void layer_norm_backward_loop(
     C sum_grad = C(0);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> grad_vec[P];
       if (live)
@@ -39,21 +38,18 @@ AVO_INLINE void layer_norm_backward_loop(
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         const C centred = x_vec[p][j] - mean;
         sum_grad += grad_vec[p][j];
         t2 += centred * grad_vec[p][j];
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t2);
     const C t3 = -(rstd * sum_grad) / C(N);
     const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> grad_vec[P];
       if (live)
         tile.load(grad_vec, grad_ptr + row * grad_stride);
@@ -77,11 +73,11 @@ AVO_INLINE void layer_norm_backward_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
       int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

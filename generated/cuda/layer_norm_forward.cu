@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward(
     const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride,
     compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr, compute_t<X> eps, int64_t M,
@@ -19,37 +19,38 @@ AVO_INLINE void layer_norm_forward(
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+    } else {
+      clear(x_to);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  if constexpr (kAhead) fetch(first + own, x_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-    if (live)
-      tile.load(x_vec, x_ptr + row * x_stride);
-    else
-      clear(x_vec);
-    C sum_x = C(0);
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        sum_x += x_vec[p][j];
-      }
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      fetch(row + step, x_next);
+    } else {
+      fetch(row, x_vec);
     }
+    C sum_x = C(0);
+    tile.each([&](int p, int j) {
+      sum_x += x_vec[p][j];
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
     const C mean = sum_x / C(N);
     C t1 = C(0);
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C centred = x_vec[p][j] - mean;
-        t1 += centred * centred;
-      }
-    }
+    tile.each([&](int p, int j) {
+      const C centred = x_vec[p][j] - mean;
+      t1 += centred * centred;
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C variance = t1 / C(N);
     const C rstd = m_rsqrt(eps + variance);
@@ -71,10 +72,10 @@ AVO_INLINE void layer_norm_forward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::layer_norm_forward<avo::X, BLOCK, T, P, N_>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
+    avo::layer_norm_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
   }

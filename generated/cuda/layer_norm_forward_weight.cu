@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward_weight(
     const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, X* __restrict__ y_ptr,
     int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr, compute_t<X> eps,
@@ -16,40 +16,43 @@ AVO_INLINE void layer_norm_forward_weight(
   const RowTile<T, P, V, kN> tile(0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
+  Vec<W, V> weight_vec[kAhead ? P : 1];
+  if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+    } else {
+      clear(x_to);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  if constexpr (kAhead) fetch(first + own, x_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-    if (live)
-      tile.load(x_vec, x_ptr + row * x_stride);
-    else
-      clear(x_vec);
-    C sum_x = C(0);
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        sum_x += x_vec[p][j];
-      }
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      fetch(row + step, x_next);
+    } else {
+      fetch(row, x_vec);
     }
+    C sum_x = C(0);
+    tile.each([&](int p, int j) {
+      sum_x += x_vec[p][j];
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
     const C mean = sum_x / C(N);
     C t1 = C(0);
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C centred = x_vec[p][j] - mean;
-        t1 += centred * centred;
-      }
-    }
+    tile.each([&](int p, int j) {
+      const C centred = x_vec[p][j] - mean;
+      t1 += centred * centred;
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C variance = t1 / C(N);
     const C rstd = m_rsqrt(eps + variance);
@@ -57,14 +60,13 @@ AVO_INLINE void layer_norm_forward_weight(
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
+      if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
         const C y = centred * rstd;
-        const C y_ = weight_vec[j] * y;
+        const C y_ = weight_vec[kAhead ? p : 0][j] * y;
         y_out[j] = y_;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
@@ -74,10 +76,10 @@ AVO_INLINE void layer_norm_forward_weight(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::layer_norm_forward_weight<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
+    avo::layer_norm_forward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
   }

@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward_weight_bias_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr,
     const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr,
@@ -23,38 +23,30 @@ AVO_INLINE void layer_norm_forward_weight_bias_loop(
     const bool live = row < M;
     C sum_x = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         sum_x += x_vec[p][j];
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
     const C mean = sum_x / C(N);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         const C centred = x_vec[p][j] - mean;
         t1 += centred * centred;
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C variance = t1 / C(N);
@@ -62,23 +54,23 @@ AVO_INLINE void layer_norm_forward_weight_bias_loop(
     if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
-      Vec<W, V> bias_vec;
-      tile.load_columns(bias_vec, p, bias_ptr);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      Vec<W, V> bias_vec[1];
+      tile.load_columns(bias_vec, bias_ptr);
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
         const C y = centred * rstd;
-        const C y_ = m_fma(weight_vec[j], y, bias_vec[j]);
+        const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
         y_out[j] = y_;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
@@ -88,11 +80,11 @@ AVO_INLINE void layer_norm_forward_weight_bias_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ y_ptr, int64_t y_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::layer_norm_forward_weight_bias_loop<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
+    avo::layer_norm_forward_weight_bias_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
   }

@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_backward_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
@@ -25,7 +25,6 @@ AVO_INLINE void rms_norm_backward_loop(
     const C t1 = rstd * (rstd * rstd);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -37,18 +36,15 @@ AVO_INLINE void rms_norm_backward_loop(
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         t2 += x_vec[p][j] * grad_vec[p][j];
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2);
     const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -71,10 +67,10 @@ AVO_INLINE void rms_norm_backward_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::rms_norm_backward_loop<avo::X, BLOCK, T, P, N_>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::rms_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

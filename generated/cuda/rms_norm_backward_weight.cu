@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_backward_weight(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr,
@@ -22,44 +22,43 @@ AVO_INLINE void rms_norm_backward_weight(
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  // The next row's loads are issued before this row is reduced.
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(grad_to, grad_ptr + row * grad_stride);
+      rstd_to = rstd_ptr[row];
+    } else {
+      clear(x_to);
+      clear(grad_to);
+      rstd_to = C(0);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
   Vec<X, V> x_next[P];
   Vec<X, V> grad_next[P];
   C rstd_next;
-  const auto fetch = [&](int64_t row) {
-    if (row < M) {
-      tile.load(x_next, x_ptr + row * x_stride);
-      tile.load(grad_next, grad_ptr + row * grad_stride);
-      rstd_next = rstd_ptr[row];
-    } else {
-      clear(x_next);
-      clear(grad_next);
-      rstd_next = C(0);
-    }
-  };
-  fetch(first + own);
+  if constexpr (kAhead) fetch(first + own, x_next, grad_next, rstd_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-#pragma unroll
-    for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
     Vec<X, V> grad_vec[P];
+    C rstd;
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-    const C rstd = rstd_next;
-    fetch(row + step);
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+#pragma unroll
+      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+      rstd = rstd_next;
+      fetch(row + step, x_next, grad_next, rstd_next);
+    } else {
+      fetch(row, x_vec, grad_vec, rstd);
+    }
     const C t1 = rstd * (rstd * rstd);
     C t2 = C(0);
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        t2 += x_vec[p][j] * (weight_vec[p][j] * grad_vec[p][j]);
-      }
-    }
+    tile.each([&](int p, int j) {
+      t2 += x_vec[p][j] * (weight_vec[p][j] * grad_vec[p][j]);
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, t2);
     const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
 #pragma unroll
@@ -80,11 +79,11 @@ AVO_INLINE void rms_norm_backward_weight(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::rms_norm_backward_weight<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+    avo::rms_norm_backward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN>
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_backward_weight_to_x_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr,
@@ -25,7 +25,6 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
     const C t1 = rstd * (rstd * rstd);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -37,20 +36,17 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        t2 += x_vec[p][j] * (weight_vec[j] * grad_vec[p][j]);
-      }
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      tile.each([&](int p, int j) {
+        t2 += x_vec[p][j] * (weight_vec[p][j] * grad_vec[p][j]);
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2);
     const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -61,12 +57,12 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec;
-      tile.load_columns(weight_vec, p, weight_ptr);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(x_vec[p][j], t3, rstd * (weight_vec[j] * grad_vec[p][j]));
+        grad_x_out[j] = m_fma(x_vec[p][j], t3, rstd * (weight_vec[p][j] * grad_vec[p][j]));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
@@ -75,11 +71,11 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::rms_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::rms_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

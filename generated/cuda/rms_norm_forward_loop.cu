@@ -5,7 +5,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_forward_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride,
     compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t M, int64_t N) {
@@ -22,26 +22,22 @@ AVO_INLINE void rms_norm_forward_loop(
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         t1 += x_vec[p][j] * x_vec[p][j];
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C rstd = m_rsqrt(eps + t1 / C(N));
     if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -60,9 +56,9 @@ AVO_INLINE void rms_norm_forward_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::rms_norm_forward_loop<avo::X, BLOCK, T, P, N_>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, eps, M, N); \
+    avo::rms_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, eps, M, N); \
   }

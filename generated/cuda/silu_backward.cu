@@ -5,10 +5,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void silu_backward(
     const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
   Vec<X, V> x_vec[P];
@@ -20,7 +21,7 @@ AVO_INLINE void silu_backward(
     C grad_x_out[V];
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const C t1 = m_sigmoid(x_vec[p][j]);
+      const C t1 = m_sigmoid<A>(x_vec[p][j]);
       grad_x_out[j] = m_fma(t1 * (C(1.0) - t1), x_vec[p][j] * grad_vec[p][j], t1 * grad_vec[p][j]);
     }
     tile.store(grad_x_ptr, p, grad_x_out, true);
@@ -29,9 +30,9 @@ AVO_INLINE void silu_backward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
       avo::X* __restrict__ grad_x_ptr, int64_t N) { \
-    avo::silu_backward<avo::X, BLOCK, T, P, N_>(x_ptr, grad_ptr, grad_x_ptr, N); \
+    avo::silu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

@@ -6,7 +6,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void softmax_backward(
     const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
@@ -19,29 +19,37 @@ AVO_INLINE void softmax_backward(
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
+  const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P]) {
+    if (row < M) {
+      tile.load(y_to, y_ptr + row * y_stride);
+      tile.load(grad_to, grad_ptr + row * grad_stride);
+    } else {
+      clear(y_to);
+      clear(grad_to);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> y_next[P];
+  Vec<X, V> grad_next[P];
+  if constexpr (kAhead) fetch(first + own, y_next, grad_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> y_vec[P];
-    if (live)
-      tile.load(y_vec, y_ptr + row * y_stride);
-    else
-      clear(y_vec);
     Vec<X, V> grad_vec[P];
-    if (live)
-      tile.load(grad_vec, grad_ptr + row * grad_stride);
-    else
-      clear(grad_vec);
-    C t1 = C(0);
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
+      for (int p = 0; p < P; ++p) y_vec[p] = y_next[p];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        t1 += y_vec[p][j] * grad_vec[p][j];
-      }
+      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+      fetch(row + step, y_next, grad_next);
+    } else {
+      fetch(row, y_vec, grad_vec);
     }
+    C t1 = C(0);
+    tile.each([&](int p, int j) {
+      t1 += y_vec[p][j] * grad_vec[p][j];
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -57,9 +65,9 @@ AVO_INLINE void softmax_backward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::softmax_backward<avo::X, BLOCK, T, P, N_>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
+    avo::softmax_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -6,7 +6,7 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void softmax_backward_loop(
     const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
@@ -23,7 +23,6 @@ AVO_INLINE void softmax_backward_loop(
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> y_vec[P];
       if (live)
@@ -35,17 +34,14 @@ AVO_INLINE void softmax_backward_loop(
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         t1 += y_vec[p][j] * grad_vec[p][j];
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -68,9 +64,9 @@ AVO_INLINE void softmax_backward_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::softmax_backward_loop<avo::X, BLOCK, T, P, N_>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
+    avo::softmax_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -6,10 +6,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void softmax_forward(
     const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   const RowTile<T, P, V, kN> tile(0, N);
@@ -18,36 +19,37 @@ AVO_INLINE void softmax_forward(
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+    } else {
+      clear(x_to);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  if constexpr (kAhead) fetch(first + own, x_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-    if (live)
-      tile.load(x_vec, x_ptr + row * x_stride);
-    else
-      clear(x_vec);
-    C max_x = lowest<C>();
+    if constexpr (kAhead) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        max_x = m_max(max_x, x_vec[p][j]);
-      }
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      fetch(row + step, x_next);
+    } else {
+      fetch(row, x_vec);
     }
+    C max_x = lowest<C>();
+    tile.each([&](int p, int j) {
+      max_x = m_max(max_x, x_vec[p][j]);
+    });
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     C sum_shifted = C(0);
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C shifted = m_exp(x_vec[p][j] - max_x);
-        sum_shifted += shifted;
-      }
-    }
+    tile.each([&](int p, int j) {
+      const C shifted = m_exp<A>(x_vec[p][j] - max_x);
+      sum_shifted += shifted;
+    });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
     const C t1 = m_recip(sum_shifted);
 #pragma unroll
@@ -55,7 +57,7 @@ AVO_INLINE void softmax_forward(
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp(x_vec[p][j] - max_x);
+        const C shifted = m_exp<A>(x_vec[p][j] - max_x);
         y_out[j] = shifted * t1;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
@@ -65,9 +67,9 @@ AVO_INLINE void softmax_forward(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
       int64_t M, int64_t N) { \
-    avo::softmax_forward<avo::X, BLOCK, T, P, N_>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
+    avo::softmax_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
   }

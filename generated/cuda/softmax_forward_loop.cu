@@ -6,10 +6,11 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN>
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void softmax_forward_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -22,43 +23,35 @@ AVO_INLINE void softmax_forward_loop(
     const bool live = row < M;
     C max_x = lowest<C>();
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
+      tile.each([&](int p, int j) {
         max_x = m_max(max_x, x_vec[p][j]);
-      }
+      });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     C sum_shifted = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      const int count = tile.count(p);
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (j >= count) continue;
-        const C shifted = m_exp(x_vec[p][j] - max_x);
+      tile.each([&](int p, int j) {
+        const C shifted = m_exp<A>(x_vec[p][j] - max_x);
         sum_shifted += shifted;
-      }
+      });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
     const C t1 = m_recip(sum_shifted);
     for (int64_t column = 0; column < N; column += T * V) {
-      constexpr int p = 0;
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -67,7 +60,7 @@ AVO_INLINE void softmax_forward_loop(
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp(x_vec[p][j] - max_x);
+        const C shifted = m_exp<A>(x_vec[p][j] - max_x);
         y_out[j] = shifted * t1;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
@@ -77,9 +70,9 @@ AVO_INLINE void softmax_forward_loop(
 
 } // namespace avo
 
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_) \
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
       int64_t M, int64_t N) { \
-    avo::softmax_forward_loop<avo::X, BLOCK, T, P, N_>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
+    avo::softmax_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
   }

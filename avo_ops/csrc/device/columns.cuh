@@ -30,16 +30,16 @@ AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index>& tile, C (&sum)[
   if (own != 0) return;
 #pragma unroll
   for (int p = 0; p < P; ++p) {
-    const int count = tile.count(p);
+    const Index left = tile.left(p);
     C* out = partial + tile.column(p);
-    if (count == V && uint32_t(uint64_t(out)) % 16 == 0) {
+    if (left >= V && uint32_t(uint64_t(out)) % 16 == 0) {
       Vec<C, V> v;
       v.pack(sum[p]);
       v.store(out);
     } else {
 #pragma unroll
       for (int j = 0; j < V; ++j)
-        if (j < count) out[j] = sum[p][j];
+        if (Index(j) < left) out[j] = sum[p][j];
     }
   }
 }

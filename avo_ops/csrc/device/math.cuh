@@ -174,6 +174,42 @@ AVO_MATH float m_erfc(float z, float e) {
   return z < 0.0f ? 2.0f - q : q;
 }
 
+// ---- for 16-bit results, float ------------------------------------------------------------------
+
+// Kernels whose results are rounded to 16 bits say m_exp<A> with A = Coarse: no correction of the argument's rounding. The
+// relative error is at most |x| 2^-24 + 2^-22 (exp; z^2 in place of x for exp_neg_sq), 2^-21 + the fit's for the rest: below
+// 6e-6 wherever the result is not negligible, 0.01 ulp of a float16.
+struct Fine {};
+struct Coarse {};
+
+template <class A> struct AvoIsCoarse {
+  static constexpr bool value = false;
+};
+template <> struct AvoIsCoarse<Coarse> {
+  static constexpr bool value = true;
+};
+
+template <class A> AVO_MATH float m_exp(float x) {
+  if constexpr (AvoIsCoarse<A>::value) return avo_ex2(x * AVO_LOG2E);
+  return m_exp(x);
+}
+template <class A> AVO_MATH float m_exp_neg_sq(float z) {
+  if constexpr (AvoIsCoarse<A>::value) return avo_ex2(z * z * -AVO_LOG2E);
+  return m_exp_neg_sq(z);
+}
+template <class A> AVO_MATH float m_sigmoid(float x) {
+  if constexpr (AvoIsCoarse<A>::value) return avo_rcp(1.0f + avo_ex2(x * -AVO_LOG2E));
+  return m_sigmoid(x);
+}
+template <class A> AVO_MATH float m_erfc(float z, float e) {
+  if constexpr (AvoIsCoarse<A>::value) {
+    const float k = avo_rcp(fmaf(AVO_ERFC_SCALE, fabsf(z), 1.0f));
+    const float q = e * (k * avo_horner(k, AVO_POLYNOMIAL_ERFC_COARSE));
+    return z < 0.0f ? 2.0f - q : q;
+  }
+  return m_erfc(z, e);
+}
+
 // ---- and double ---------------------------------------------------------------------------------
 
 AVO_MATH double m_exp(double x) { return exp(x); }
@@ -189,3 +225,8 @@ AVO_MATH double m_sigmoid(double x) {
 AVO_MATH double m_tanh(double x) { return tanh(x); }
 AVO_MATH double m_rsqrt(double x) { return 1.0 / sqrt(x); }
 AVO_MATH double m_erfc(double z, double) { return erfc(z); }
+
+template <class A> AVO_MATH double m_exp(double x) { return m_exp(x); }
+template <class A> AVO_MATH double m_exp_neg_sq(double z) { return m_exp_neg_sq(z); }
+template <class A> AVO_MATH double m_sigmoid(double x) { return m_sigmoid(x); }
+template <class A> AVO_MATH double m_erfc(double z, double e) { return m_erfc(z, e); }

@@ -22,12 +22,29 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 
   AVO_INLINE Index column(int p) const { return first + Index((p * T + thread) * V); }
 
-  // How many elements of vector p exist.
-  AVO_INLINE int count(int p) const {
+  // How many elements there are from vector p on, so that element j exists if j < left(p). May be negative.
+  AVO_INLINE Index left(int p) const {
     if constexpr (kExact) return V;
-    const Index left = columns - column(p);
-    if constexpr (kN > 0) return left > 0 ? V : 0;
-    return left >= V ? V : left > 0 ? int(left) : 0;
+    return columns - column(p);
+  }
+
+  // f(p, j) for every element that exists, in ascending order; without a test for each where all vectors are whole.
+  template <class F> AVO_INLINE void each(const F& f) const {
+    if (kN > 0 || columns % V == 0) {
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (left(p) <= 0) continue;
+#pragma unroll
+        for (int j = 0; j < V; ++j) f(p, j);
+      }
+    } else {
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          if (Index(j) < left(p)) f(p, j);
+      }
+    }
   }
 
   // Load a row; elements that do not exist are unspecified. A chunk is read only if it holds an element of the row.
@@ -35,15 +52,14 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     const uint32_t offset = kN > 0 ? 0 : uint32_t(uint64_t(row)) & 15;
     const char* const base = reinterpret_cast<const char*>(row) - offset;
 #pragma unroll
-    for (int p = 0; p < P; ++p) v[p].load_chunks(chunk(base, p, sizeof(X)), end(p, offset, sizeof(X)));
+    for (int p = 0; p < P; ++p) v[p].load_chunks(chunk(base, p, sizeof(X)), left(p));
     if (kN == 0 && offset != 0) {
+      constexpr int kBytes = V * int(sizeof(X));
+      const Index beyond = V - int(offset) / int(sizeof(X)); // elements of a vector that its own chunks hold
       uint4 next[P];
 #pragma unroll
-      for (int p = 0; p < P; ++p) {
-        constexpr int kBytes = V * int(sizeof(X));
-        const bool holds = end(p, offset, sizeof(X)) > kBytes;
-        next[p] = holds ? load_chunk(chunk(base, p, sizeof(X)) + kBytes / 16) : make_uint4(0, 0, 0, 0);
-      }
+      for (int p = 0; p < P; ++p)
+        next[p] = left(p) > beyond ? load_chunk(chunk(base, p, sizeof(X)) + kBytes / 16) : make_uint4(0, 0, 0, 0);
 #pragma unroll
       for (int p = 0; p < P; ++p) v[p].shift(next[p], offset);
     }
@@ -51,7 +67,7 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 
   // Load vector p of a column operand, which starts at a chunk.
   template <class W> AVO_INLINE void load_columns(Vec<W, V>& v, int p, const W* __restrict__ operand) const {
-    v.load_chunks(chunk(reinterpret_cast<const char*>(operand), p, sizeof(W)), end(p, 0, sizeof(W)));
+    v.load_chunks(chunk(reinterpret_cast<const char*>(operand), p, sizeof(W)), left(p));
   }
 
   template <class W> AVO_INLINE void load_columns(Vec<W, V> (&v)[P], const W* __restrict__ operand) const {
@@ -65,13 +81,13 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     Vec<X, V> v;
     v.pack(value);
     X* const out = row + column(p);
-    const int own = live ? count(p) : 0;
+    const Index own = live ? left(p) : 0;
     if constexpr (kN > 0) {
       if (own > 0) v.store(out);
       return;
     }
     const uint32_t offset = uint32_t(uint64_t(out)) & 15;
-    bool writes_chunk = own == V, next_writes = false;
+    bool writes_chunk = own >= V, next_writes = false;
     int begins = V;
     // A row that starts `offset` bytes into a chunk: each thread writes the chunk made of the end of its neighbour's vector
     // and the beginning of its own. What lies at the ends of a warp's or of the row's span is written one by one.
@@ -84,8 +100,8 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
       }
       if (offset != 0) {
         begins = (16 - int(offset)) / int(sizeof(X)); // elements in the chunk that the previous thread's vector begins
-        writes_chunk = thread % kSpan != 0 && own >= begins;
-        next_writes = live && thread % kSpan != kSpan - 1 && columns - column(p) - V >= Index(begins);
+        writes_chunk = thread % kSpan != 0 && own >= Index(begins);
+        next_writes = thread % kSpan != kSpan - 1 && own - V >= Index(begins);
         shift_bytes<sizeof(X)>(both, 16 - offset);
         if (writes_chunk)
           *reinterpret_cast<uint4*>(reinterpret_cast<char*>(out) - offset) = make_uint4(both[0], both[1], both[2], both[3]);
@@ -95,19 +111,13 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     if (own > 0 && !(writes_chunk && (next_writes || begins == V))) {
 #pragma unroll
       for (int j = 0; j < V; ++j)
-        if (j < own && !(j < begins ? writes_chunk : next_writes)) v.store_one(out, j);
+        if (Index(j) < own && !(j < begins ? writes_chunk : next_writes)) v.store_one(out, j);
     }
   }
 
 private:
   AVO_INLINE const uint4* chunk(const char* base, int p, int size) const {
     return reinterpret_cast<const uint4*>(base + int64_t(column(p)) * size);
-  }
-
-  // One past the last byte of vector p, counted from its first chunk; 0 if it has no element.
-  AVO_INLINE int end(int p, uint32_t offset, int size) const {
-    const int n = count(p);
-    return n > 0 ? int(offset) + n * size : 0;
   }
 };
 

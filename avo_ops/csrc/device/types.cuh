@@ -11,6 +11,8 @@ using int64_t = long long;
 using uint64_t = unsigned long long;
 #endif
 
+#include "math.cuh"
+
 #define AVO_INLINE __device__ __forceinline__
 
 namespace avo {
@@ -33,6 +35,18 @@ template <> struct Compute<double> {
   using type = double;
 };
 template <class X> using compute_t = typename Compute<X>::type;
+
+// How accurate the elementary functions must be for results of type X.
+template <class X> struct Accuracy {
+  using type = Fine;
+};
+template <> struct Accuracy<f16> {
+  using type = Coarse;
+};
+template <> struct Accuracy<bf16> {
+  using type = Coarse;
+};
+template <class X> using accuracy_t = typename Accuracy<X>::type;
 
 AVO_INLINE uint32_t as_bits(float v) { return __float_as_uint(v); }
 AVO_INLINE float as_float(uint32_t v) { return __uint_as_float(v); }

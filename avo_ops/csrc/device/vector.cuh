@@ -66,11 +66,11 @@ template <class X, int V> struct Vec {
     for (int i = 0; i < kWords; ++i) w[i] = 0;
   }
 
-  // Load the aligned 16-byte chunks, from the one at `chunk` on, that hold bytes before `end`.
-  AVO_INLINE void load_chunks(const uint4* chunk, int end) {
+  // Load 16-byte chunks; chunk i holds elements from i * (16 / size) on and is read only if that many are `left`.
+  template <class Index> AVO_INLINE void load_chunks(const uint4* chunk, Index left) {
 #pragma unroll
     for (int i = 0; i < kWords / 4; ++i) {
-      const uint4 q = i * 16 < end ? load_chunk(chunk + i) : make_uint4(0, 0, 0, 0);
+      const uint4 q = left > Index(i * (16 / int(sizeof(X)))) ? load_chunk(chunk + i) : make_uint4(0, 0, 0, 0);
       w[4 * i] = q.x, w[4 * i + 1] = q.y, w[4 * i + 2] = q.z, w[4 * i + 3] = q.w;
     }
   }

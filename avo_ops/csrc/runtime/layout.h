@@ -39,20 +39,20 @@ inline bool same_layout(const int64_t *sizes, int ndim, const int64_t *a, const 
   return true;
 }
 
-// Dimensions in the order of memory, outermost first. Dimensions of size 1 keep their place in a tensor that
+// Dimensions in the order of memory, outermost first. Dimensions of size 0 or 1 keep their place in a tensor that
 // is already in order, and otherwise go first.
 inline void order_by_strides(const int64_t *sizes, int ndim, const int64_t *strides, int *order) {
   bool sorted = true;
   int64_t last = INT64_MAX;
   for (int i = 0; i < ndim; ++i) {
     order[i] = i;
-    if (sizes[i] == 1) continue;
+    if (sizes[i] < 2) continue;
     sorted = sorted && strides[i] <= last;
     last = strides[i];
   }
   if (sorted) return;
   auto before = [&](int a, int b) { // insertion sort is stable, and ndim is small
-    if (sizes[a] == 1 || sizes[b] == 1) return sizes[a] == 1 && sizes[b] != 1;
+    if (sizes[a] < 2 || sizes[b] < 2) return sizes[a] < 2 && sizes[b] >= 2;
     return strides[a] > strides[b];
   };
   for (int i = 1; i < ndim; ++i) {
@@ -67,8 +67,7 @@ inline bool is_dense(const int64_t *sizes, int ndim, const int64_t *strides, con
   int64_t expected = 1;
   for (int i = ndim - 1; i >= 0; --i) {
     int d = order[i];
-    if (sizes[d] == 0) return true;
-    if (sizes[d] == 1) continue;
+    if (sizes[d] < 2) continue;
     if (strides[d] != expected) return false;
     expected *= sizes[d];
   }
