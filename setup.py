@@ -40,7 +40,9 @@ BUILD = Path("build/native")  # relative, as all paths in build.ninja: a copied 
 KERNELS = ROOT / "build" / "kernels"
 
 # The oldest torch whose stable ABI the runtime may use: 2.11.
-RUNTIME_FLAGS = "-std=c++20 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -DTORCH_TARGET_VERSION=0x020b000000000000"
+RUNTIME_FLAGS = (
+    "-std=c++20 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -DTORCH_TARGET_VERSION=0x020b000000000000"
+)
 # No contraction: fma stands where the IR says so, and nowhere else. No errno: sqrt is one instruction.
 CPU_FLAGS = "-std=c++20 -O3 -fPIC -ffp-contract=off -fno-math-errno -Wall -Wextra -Iavo_ops/csrc"
 ISAS = {"base": "-march=x86-64", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
@@ -74,7 +76,9 @@ def installed_torch() -> tuple[Path, str]:
     """The folder of the installed torch, and its version, without importing it."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
-        raise BuildError("torch is not installed here: avo_ops is compiled against its headers (pip install torch)")
+        raise BuildError(
+            "torch is not installed here: avo_ops is compiled against its headers (pip install torch)"
+        )
     home = Path(spec.submodule_search_locations[0])
     version = re.search(r"__version__ = '([^']+)'", (home / "version.py").read_text())
     return home, version[1] if version else "unknown"
@@ -140,7 +144,7 @@ def build_libraries() -> list[Path]:
     """Compile what is out of date. The two libraries, in build/."""
     cxx = os.environ.get("CXX", "g++")
     try:
-        version = subprocess.run(shlex.split(cxx) + ["--version"], capture_output=True, text=True, check=True).stdout
+        version = subprocess.check_output([*shlex.split(cxx), "--version"], stderr=subprocess.PIPE, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise BuildError(f"the C++ compiler {cxx!r} does not run ({error}): install g++ or set CXX") from None
     folder = ROOT / BUILD
@@ -187,14 +191,15 @@ def present_archs() -> list[str]:
         count = ctypes.c_int()
         if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
             return []
-        major, minor, archs = ctypes.c_int(), ctypes.c_int(), []
-        for device in range(count.value):
-            # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR; a CUdevice is its ordinal.
-            if not driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device) and not driver.cuDeviceGetAttribute(
-                ctypes.byref(minor), 76, device
-            ):
-                archs.append(f"sm_{major.value}{minor.value}")
-        return sorted(set(archs))
+
+        # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR; a CUdevice is its ordinal.
+        def capability(device: int, attribute: int) -> int:
+            value = ctypes.c_int()
+            driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            return value.value
+
+        archs = {f"sm_{capability(device, 75)}{capability(device, 76)}" for device in range(count.value)}
+        return sorted(archs)
     except (OSError, AttributeError):
         return []
 

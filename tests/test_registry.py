@@ -532,6 +532,21 @@ def test_a_missing_gradient_of_one_result():
     assert recorder.calls[-1][1][0] is None
 
 
+def test_no_gradient_at_all():
+    class Dropped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *tensors):
+            return sum(t.sum() for t in tensors)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None, None
+
+    x, r = torch.randn(3, 8, requires_grad=True), torch.randn(3, 8, requires_grad=True)
+    Dropped.apply(*torch.ops.avo.add_layer_norm(x, r, [8])).backward()
+    assert x.grad is None and r.grad is None
+
+
 def test_shared_gradients_do_not_share_memory():
     x, r = torch.randn(3, 8, requires_grad=True), torch.randn(3, 8, requires_grad=True)
     scalar(torch.ops.avo.add_layer_norm(x, r, [8])).backward()
@@ -894,7 +909,11 @@ def test_without_the_runtime_library_everything_works_with_one_warning():
 
 def test_without_a_plan():
     """The build imports the package to make the plan."""
-    assert run_python("import avo_ops; print(hasattr(avo_ops, 'nn'))", AVO_OPS_GENERATED="").strip()
+    code = (
+        "import torch, warnings; warnings.simplefilter('error')\n"
+        "import avo_ops; print(hasattr(torch.ops.avo, 'gelu'))"
+    )
+    assert run_python(code, AVO_OPS_GENERATED="") == "False\n"
     code = (
         "import warnings\n"
         "with warnings.catch_warnings(record=True) as seen:\n"

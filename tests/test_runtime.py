@@ -360,7 +360,38 @@ ROWWISE = op(  # takes a row statistic
     {"rule": "last"},
     [tensor("x"), tensor("m", "M")],
     [result("y")],
-    [case([], [True], cpu("minus", "row", "x m y"))],
+    [
+        case(
+            [],
+            [True],
+            cpu("minus", "row", "x m y"),
+            [
+                alternative(
+                    "rows", step("minus_rows", "ptr x", "stride x", "ptr m", "ptr y", "stride y", "M", "N")
+                )
+            ],
+        )
+    ],
+)
+WEIGHTED = op(  # an MN operand, an N operand and its gradient
+    "weighted(Tensor g, Tensor w) -> Tensor",
+    {"rule": "last"},
+    [tensor("g"), tensor("w", "N")],
+    [result("dw", "N", "w")],
+    [
+        case(
+            [],
+            [True],
+            None,
+            [
+                alternative(
+                    "rows",
+                    step("sums_row", "ptr g", "stride g", "partials", "M", "N"),
+                    step("sums_finish", "partials", "groups", "ptr dw", "N"),
+                )
+            ],
+        )
+    ],
 )
 COLUMNWISE = op(
     "columnwise(Tensor x, int dim, Tensor w) -> Tensor",
@@ -424,6 +455,7 @@ OPERATORS: list[tuple[dict[str, Any], Callable[..., Any]]] = [
     (CENTER_ONLY, lambda *args: definition_center(*args)[0]),
     (CENTER_DIM, lambda x, dim: x - x.mean(dim, keepdim=True)),
     (ROWWISE, lambda x, m: x - m),
+    (WEIGHTED, lambda g, w: g.sum(0).to(w.dtype)),
     (COLUMNWISE, lambda x, dim, w: x - w.reshape([-1 if i == dim % x.dim() else 1 for i in range(x.dim())])),
     (sum_op("sums", "row"), definition_sums),
     (sum_op("pointwise_sums", "pointwise"), definition_sums),
@@ -459,6 +491,7 @@ class Runtime:
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     folder = tmp_path_factory.mktemp("runtime")
+    # The variable: a runtime that is built already, so that one can try a changed one on these tests.
     built = Path(os.environ.get("AVO_OPS_TEST_RUNTIME") or ROOT / "avo_ops" / "lib" / "libavo_runtime.so")
     newest = max(path.stat().st_mtime for path in [*(CSRC / "runtime").iterdir(), CSRC / "cpu" / "abi.h"])
     if not built.exists() or built.stat().st_mtime < newest:
@@ -680,6 +713,16 @@ def test_zero_sizes(runtime: Runtime, stats: Callable[[], dict[str, int]]) -> No
     y, mean = runtime.ops.center(torch.empty(3, 0), [0])  # a mean of nothing is what the definition says
     assert y.shape == (3, 0) and mean.shape == (3, 1) and mean.isnan().all()
     assert stats()["center / definition"] == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides"), [((0, 3), (5, 7)), ((0, 3), (1, 1)), ((0, 3), (9, 1)), ((3, 0), (5, 5))]
+)
+def test_strides_of_empty_results(runtime: Runtime, sizes: tuple[int, int], strides: tuple[int, int]) -> None:
+    x = torch.empty_strided(sizes, strides)
+    dense = torch.ops.aten.is_non_overlapping_and_dense(x)
+    expected = torch.empty_like(x) if dense else torch.empty(sizes)
+    assert runtime.ops.scale(x, 2.0).stride() == expected.stride()
 
 
 # ---- refusals ----
@@ -925,9 +968,7 @@ def test_first_calls_from_many_threads(runtime: Runtime) -> None:
         def work(i: int, function: Any = function, barrier: Any = barrier, wrong: list[int] = wrong) -> None:
             x = torch.full((1000 * i + 3,), float(i))
             barrier.wait()
-            for _ in range(50):
-                if not torch.equal(function(x, 2.0), x * 2):
-                    wrong.append(i)
+            wrong.extend(i for _ in range(50) if not torch.equal(function(x, 2.0), x * 2))
 
         workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
         for worker in workers:
@@ -1215,6 +1256,30 @@ def test_column_kernels(runtime: Runtime) -> None:
     assert steps(100, 2000) == ["32 4", "63 2", "4 2 2000"]  # no more than there are rows for
 
 
+def test_families_by_the_dtype_that_they_touch(runtime: Runtime) -> None:
+    plan = runtime.describe("weighted", TensorSpec((64, 512), torch.bfloat16), TensorSpec((512,)))
+    assert line(plan, "dtypes") == "bf16 f32 f32"
+    assert [text.split()[1] for text in lines_of(plan, "step")] == ["sums_row_bf16", "finish_f32"]
+
+
+def test_column_and_row_operands_are_contiguous_for_cuda(runtime: Runtime) -> None:
+    x = TensorSpec((4, 8, 64))
+    plan = runtime.describe("rowwise", x, TensorSpec((4, 8, 1), strides=(1, 4, 1)))
+    assert lines_of(plan, "operand")[1] == "m M f32 copy"
+    plan = runtime.describe("rowwise", x, TensorSpec((4, 8, 1), strides=(8, 1, 77)))
+    assert lines_of(plan, "operand")[1] == "m M f32"
+    plan = runtime.describe("rowwise", x, TensorSpec((4, 8, 1), torch.bfloat16))
+    assert lines_of(plan, "operand")[1] == "m M f32 cast bf16"
+    plan = runtime.describe("center", x, [64], TensorSpec((64,), strides=(2,)), 0.0)
+    assert lines_of(plan, "operand")[1] == "weight N f32 copy"
+
+
+def test_a_cast_of_a_slice_is_contiguous(runtime: Runtime) -> None:
+    x = TensorSpec((8, 64), strides=(128, 1))
+    plan = runtime.describe("center", x, [64], TensorSpec((64,), torch.float64), 0.0)
+    assert lines_of(plan, "operand")[0] == "x MN f64 col 1 rows 64 cast f32"
+
+
 def test_min_arch_and_missing_variants(runtime: Runtime) -> None:
     newer = alternative("flat", step("scale_flat", *FLAT_PARAMS), min_arch=100)
     record = {**SCALE, "name": "arch", "schema": "arch(Tensor x, float s) -> Tensor"}
@@ -1375,11 +1440,12 @@ CODE(float64, 7) CODE(complex32, 8) CODE(complex64, 9) CODE(complex128, 10) CODE
 CODE(float8_e5m2, 23) CODE(float8_e4m3fn, 24) CODE(float8_e5m2fnuz, 25) CODE(float8_e4m3fnuz, 26)
 CODE(uint16, 27) CODE(uint32, 28) CODE(uint64, 29)
 // Calls operator `op` with M by N tensors and the scalar 2, or (sums) a mask and three optional results.
-API void call(int op, int sums, int dtype, int64_t M, int64_t N, int64_t stride, int index) {
+// The second tensor is of another dtype if `other` is not 0.
+API void call(int op, int sums, int dtype, int64_t M, int64_t N, int64_t stride, int index, int other) {
   Value stack[4] = {};
   int n = 0;
-  do stack[n++] = reinterpret_cast<Value>(make({M, N}, {stride, 1}, dtype, index));
-  while (sums && n < 2);
+  for (; n < (sums ? 2 : 1); ++n)
+    stack[n] = reinterpret_cast<Value>(make({M, N}, {stride, 1}, n && other ? other : dtype, index));
   double scalar = 2;
   if (sums) { stack[n++] = reinterpret_cast<Value>(new std::vector<Value>{1, 1, 1}); ++live; }
   else std::memcpy(&stack[n++], &scalar, 8);
@@ -1438,7 +1504,8 @@ for line in open(folder + "/calls"):
     if line.startswith("forget"):
         library.avo_forget_failed_kernels()
     else:
-        torch.call(*(ctypes.c_int64(int(word)) for word in line.split()))
+        words = [int(word) for word in line.split()]
+        torch.call(*map(ctypes.c_int64, words + [0] * (8 - len(words))))
 """
 
 F32, F16, BF16 = 6, 5, 15
@@ -1535,13 +1602,33 @@ def test_sums_share_a_workspace(runtime: Runtime, fakes: Path) -> None:
     ]
 
 
-def test_operands_and_results_through_temporaries(runtime: Runtime, fakes: Path) -> None:
+def test_operands_through_temporaries(runtime: Runtime, fakes: Path) -> None:
     (lines,) = launches(runtime, fakes, f"0 0 {F32} 8 64 128 0")
     assert [text for text in lines if text.split()[0] in ("empty", "copy", "launch", "live")] == [
         f"empty 8:64 64:1 dtype {F32} device 1:0 at 0x2000",
         "copy 0x2000 from 0x1000",
         f"empty 8:64 64:1 dtype {F32} device 1:0 at 0x3000",
         "launch scale_f32 grid 1 1 1 block 256 1 shared 0 stream 500 params 2000 3000 200 1 40000000",
+        "live 0",
+    ]
+
+
+def test_results_of_another_dtype_come_from_temporaries(runtime: Runtime, fakes: Path) -> None:
+    (lines,) = launches(runtime, fakes, f"1 1 {F32} 16 64 64 0 {BF16}")
+    assert [text for text in lines if text.split()[0] in ("empty", "copy", "launch", "result", "live")] == [
+        f"empty 16:64 64:1 dtype {F32} device 1:0 at 0x3000",  # x for the kernel
+        "copy 0x3000 from 0x2000",
+        f"empty 16:64 64:1 dtype {F32} device 1:0 at 0x4000",  # dx
+        f"empty 64:1 dtype {BF16} device 1:0 at 0x5000",  # dw, and for the kernel
+        f"empty 64:1 dtype {F32} device 1:0 at 0x6000",
+        f"empty 64:1 dtype {F32} device 1:0 at 0x7000",  # db
+        f"empty {8 * 2 * 64}:1 dtype {F32} device 1:0 at 0x8000",
+        "launch sums_row_f32 grid 8 1 1 block 128 1 shared 0 stream 500 params 1000 40 3000 4000 8000",
+        "launch finish_f32 grid 2 2 1 block 1024 1 shared 0 stream 500 params 8000 8 6000 7000 40",
+        "copy 0x5000 from 0x6000",
+        f"result 0x4000 dtype {F32}",
+        f"result 0x5000 dtype {BF16}",
+        f"result 0x7000 dtype {F32}",
         "live 0",
     ]
 

@@ -157,6 +157,16 @@ def catalogue() -> list[Fit]:
             8,
             True,
         ),
+        Fit(
+            "ERFC_COARSE",
+            "erfc(z) = exp(-z^2) k P(k), k = 1 / (1 + s z), 0 <= z <= 10.25; relative; for 16-bit results",
+            erfc_ratio,
+            lambda k: 1 / erfc_ratio(k),
+            1 / (1 + ERFC_SCALE * ERFC_END),
+            mpf(1),
+            6,
+            True,
+        ),
     ]
 
 

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 CSRC = PACKAGE / "csrc"
 
 # --fmad=false: contraction happens where the IR says fma and nowhere else, so that all variants agree to the bit.
-FLAGS = ("--std=c++17", "--fmad=false")
+FLAGS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space")
 RELEASE_ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_80")
 
 

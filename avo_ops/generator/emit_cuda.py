@@ -285,21 +285,42 @@ class _RowKernel:
         if any(PRIMITIVES[n.op].approximate for n in self.nodes if n.op in PRIMITIVES):
             out.append("  using A = accuracy_t<X>;")
         out.append("  constexpr int V = kVector<X>;")
-        if self.kind == "flat":
+        axis_rows = "y" if self.kind == "column" else "x"
+        if self.kind != "flat":
+            out.append("  constexpr int R = kBlock / T; // rows of a block")
+        if self.kind in ("flat", "pointwise", "column"):
+            index = "int64_t" if self.kind == "flat" else "int"
+            block = "y" if self.kind == "pointwise" else "x"
+            tests = [
+                f"starts_at_chunk({name}_ptr, {'0' if self.kind == 'flat' else f'{name}_stride'})"
+                for name in [*(n.attr for n in self.row_loads), *self.stores]
+            ]
             out += [
-                "  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);",
-                *self._load_rows("", self.row_loads),
-                *self._last_pass({}, "  "),
+                f"  const {index} column = {index}(blockIdx.{block}) * (T * P * V);",
+                f"  const bool whole = int64_t(column) + T * P * V <= N && {' && '.join(tests)};",
+                "  const auto body = [&](const auto& tile) {",
+            ]
+            if self.kind == "flat":
+                inner = [*self._load_rows("", self.row_loads), *self._last_pass({}, "  ")]
+            else:
+                inner = self._rows(axis_rows)
+            out += [line if line.startswith("#") else f"  {line}" for line in inner]
+            suffix = ", int64_t" if self.kind == "flat" else ""
+            out += [
+                "  };",
+                "  if (whole)",
+                f"    body(WholeTile<T, P, V{suffix}>(column, N));",
+                "  else",
+                f"    body(RowTile<T, P, V, kN{suffix}>(column, N));",
             ]
             return out
-        out.append("  constexpr int R = kBlock / T; // rows of a block")
-        axis_rows = "y" if self.kind == "column" else "x"
-        if self.kind == "column":
-            out.append("  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);")
-        elif self.kind == "pointwise":
-            out.append("  const RowTile<T, P, V, kN> tile(int(blockIdx.y) * (T * P * V), N);")
-        elif not self.looped:
+        if not self.looped:
             out.append("  const RowTile<T, P, V, kN> tile(0, N);")
+        return out + self._rows(axis_rows)
+
+    def _rows(self, axis_rows: str) -> list[str]:
+        """The loop over the rows of a block."""
+        out: list[str] = []
         if self.last:
             most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin"))
             out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
@@ -528,6 +549,8 @@ class _RowKernel:
         loop = [f"C {name}_out[V];" for name in self.stores]
         loop += ["#pragma unroll", "for (int j = 0; j < V; ++j) {", *(f"  {line}" for line in inner), "}"]
         loop += [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in self.stores]
+        if not self.looped and self.kind != "flat":
+            loop.insert(0, "if (!tile.reaches(p)) continue;")
         return self._pass(k, indent, loop, by_vector=True)
 
 

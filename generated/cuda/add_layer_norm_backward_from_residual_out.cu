@@ -10,18 +10,25 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out(
     const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
-  Vec<X, V> grad_residual_out_vec[P];
-  tile.load(grad_residual_out_vec, grad_residual_out_ptr);
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> grad_residual_out_vec[P];
+    tile.load(grad_residual_out_vec, grad_residual_out_ptr);
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
-    C grad_x_out[V];
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      grad_x_out[j] = grad_residual_out_vec[p][j];
+      for (int j = 0; j < V; ++j) {
+        grad_x_out[j] = grad_residual_out_vec[p][j];
+      }
+      tile.store(grad_x_ptr, p, grad_x_out, true);
     }
-    tile.store(grad_x_ptr, p, grad_x_out, true);
-  }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(column, N));
 }
 
 } // namespace avo

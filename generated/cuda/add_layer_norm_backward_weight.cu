@@ -81,6 +81,7 @@ AVO_INLINE void add_layer_norm_backward_weight(
     const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {

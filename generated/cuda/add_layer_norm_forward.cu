@@ -67,6 +67,7 @@ AVO_INLINE void add_layer_norm_forward(
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
       C y_out[V];
       C residual_out_out[V];
 #pragma unroll

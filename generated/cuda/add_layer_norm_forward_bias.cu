@@ -70,6 +70,7 @@ AVO_INLINE void add_layer_norm_forward_bias(
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);
+      if (!tile.reaches(p)) continue;
       C y_out[V];
       C residual_out_out[V];
 #pragma unroll

@@ -73,6 +73,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
       if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);
+      if (!tile.reaches(p)) continue;
       C y_out[V];
       C residual_out_out[V];
 #pragma unroll

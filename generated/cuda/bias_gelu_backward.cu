@@ -15,57 +15,65 @@ AVO_INLINE void bias_gelu_backward(
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
-  Vec<W, V> bias_vec[P];
-  tile.load_columns(bias_vec, bias_ptr);
-  C sum_grad_bias[P][V] = {};
-  const int64_t step = int64_t(gridDim.y) * R;
-  const int64_t first = int64_t(blockIdx.y) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
-    if (row < M) {
-      tile.load(x_to, x_ptr + row * x_stride);
-      tile.load(grad_to, grad_ptr + row * grad_stride);
-    } else {
-      clear(x_to);
-      clear(grad_to);
-    }
-  };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next, grad_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
-    const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> grad_vec[P];
-    if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-      fetch(row + step, x_next, grad_next);
-    } else {
-      fetch(row, x_vec, grad_vec);
-    }
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      C grad_x_out[V];
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t1 = x_vec[p][j] + bias_vec[p][j];
-        const C t2 = t1 * C(-0.7071067811865476);
-        const C t3 = m_exp_neg_sq<A>(t2);
-        const C t4 = m_fma(C(0.5), m_erfc<A>(t2, t3) * grad_vec[p][j], t3 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
-        grad_x_out[j] = t4;
-        if (live) sum_grad_bias[p][j] += t4;
+  const int column = int(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const auto body = [&](const auto& tile) {
+    Vec<W, V> bias_vec[P];
+    tile.load_columns(bias_vec, bias_ptr);
+    C sum_grad_bias[P][V] = {};
+    const int64_t step = int64_t(gridDim.y) * R;
+    const int64_t first = int64_t(blockIdx.y) * R;
+    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
+      if (row < M) {
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
+      } else {
+        clear(x_to);
+        clear(grad_to);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    };
+    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+    Vec<X, V> x_next[P];
+    Vec<X, V> grad_next[P];
+    if constexpr (kAhead) fetch(first + own, x_next, grad_next);
+    for (int64_t base = first; base < M; base += step) {
+      const int64_t row = base + own;
+      const bool live = row < M;
+      Vec<X, V> x_vec[P];
+      Vec<X, V> grad_vec[P];
+      if constexpr (kAhead) {
+#pragma unroll
+        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+#pragma unroll
+        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+        fetch(row + step, x_next, grad_next);
+      } else {
+        fetch(row, x_vec, grad_vec);
+      }
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t1 = x_vec[p][j] + bias_vec[p][j];
+          const C t2 = t1 * C(-0.7071067811865476);
+          const C t3 = m_exp_neg_sq<A>(t2);
+          const C t4 = m_fma(C(0.5), m_erfc<A>(t2, t3) * grad_vec[p][j], t3 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
+          grad_x_out[j] = t4;
+          if (live) sum_grad_bias[p][j] += t4;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+      }
     }
-  }
-  __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+    __shared__ C shared[R > 1 ? T * P * V : 1];
+    write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+  };
+  if (whole)
+    body(WholeTile<T, P, V>(column, N));
+  else
+    body(RowTile<T, P, V, kN>(column, N));
 }
 
 } // namespace avo

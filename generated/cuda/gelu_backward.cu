@@ -11,22 +11,29 @@ AVO_INLINE void gelu_backward(
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
-  Vec<X, V> x_vec[P];
-  tile.load(x_vec, x_ptr);
-  Vec<X, V> grad_vec[P];
-  tile.load(grad_vec, grad_ptr);
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> x_vec[P];
+    tile.load(x_vec, x_ptr);
+    Vec<X, V> grad_vec[P];
+    tile.load(grad_vec, grad_ptr);
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
-    C grad_x_out[V];
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const C t1 = x_vec[p][j] * C(-0.7071067811865476);
-      const C t2 = m_exp_neg_sq<A>(t1);
-      grad_x_out[j] = m_fma(C(0.5), m_erfc<A>(t1, t2) * grad_vec[p][j], t2 * C(0.7978845608028654) * (x_vec[p][j] * C(0.5) * grad_vec[p][j]));
+      for (int j = 0; j < V; ++j) {
+        const C t1 = x_vec[p][j] * C(-0.7071067811865476);
+        const C t2 = m_exp_neg_sq<A>(t1);
+        grad_x_out[j] = m_fma(C(0.5), m_erfc<A>(t1, t2) * grad_vec[p][j], t2 * C(0.7978845608028654) * (x_vec[p][j] * C(0.5) * grad_vec[p][j]));
+      }
+      tile.store(grad_x_ptr, p, grad_x_out, true);
     }
-    tile.store(grad_x_ptr, p, grad_x_out, true);
-  }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(column, N));
 }
 
 } // namespace avo

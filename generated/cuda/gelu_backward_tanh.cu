@@ -11,28 +11,35 @@ AVO_INLINE void gelu_backward_tanh(
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
-  Vec<X, V> x_vec[P];
-  tile.load(x_vec, x_ptr);
-  Vec<X, V> grad_vec[P];
-  tile.load(grad_vec, grad_ptr);
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> x_vec[P];
+    tile.load(x_vec, x_ptr);
+    Vec<X, V> grad_vec[P];
+    tile.load(grad_vec, grad_ptr);
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
-    C grad_x_out[V];
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
-      const C t1 = t * C(1.5957691216057308);
-      const C t2 = t * C(0.044715);
-      const C t3 = m_fma(t, t2, C(1.0));
-      const C u = t1 * t3;
-      const C t4 = m_sigmoid<A>(u);
-      const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * (C(1.0) - t4));
-      const C t6 = t1 * t5;
-      grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
+      for (int j = 0; j < V; ++j) {
+        const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
+        const C t1 = t * C(1.5957691216057308);
+        const C t2 = t * C(0.044715);
+        const C t3 = m_fma(t, t2, C(1.0));
+        const C u = t1 * t3;
+        const C t4 = m_sigmoid<A>(u);
+        const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * (C(1.0) - t4));
+        const C t6 = t1 * t5;
+        grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
+      }
+      tile.store(grad_x_ptr, p, grad_x_out, true);
     }
-    tile.store(grad_x_ptr, p, grad_x_out, true);
-  }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(column, N));
 }
 
 } // namespace avo

@@ -13,55 +13,63 @@ AVO_INLINE void gelu_backward_tanh_rows(
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(int(blockIdx.y) * (T * P * V), N);
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
-    if (row < M) {
-      tile.load(x_to, x_ptr + row * x_stride);
-      tile.load(grad_to, grad_ptr + row * grad_stride);
-    } else {
-      clear(x_to);
-      clear(grad_to);
+  const int column = int(blockIdx.y) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const auto body = [&](const auto& tile) {
+    const int64_t step = int64_t(gridDim.x) * R;
+    const int64_t first = int64_t(blockIdx.x) * R;
+    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
+      if (row < M) {
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
+      } else {
+        clear(x_to);
+        clear(grad_to);
+      }
+    };
+    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+    Vec<X, V> x_next[P];
+    Vec<X, V> grad_next[P];
+    if constexpr (kAhead) fetch(first + own, x_next, grad_next);
+    for (int64_t base = first; base < M; base += step) {
+      const int64_t row = base + own;
+      const bool live = row < M;
+      Vec<X, V> x_vec[P];
+      Vec<X, V> grad_vec[P];
+      if constexpr (kAhead) {
+#pragma unroll
+        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+#pragma unroll
+        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+        fetch(row + step, x_next, grad_next);
+      } else {
+        fetch(row, x_vec, grad_vec);
+      }
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
+          const C t1 = t * C(1.5957691216057308);
+          const C t2 = t * C(0.044715);
+          const C t3 = m_fma(t, t2, C(1.0));
+          const C u = t1 * t3;
+          const C t4 = m_sigmoid<A>(u);
+          const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * (C(1.0) - t4));
+          const C t6 = t1 * t5;
+          grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+      }
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next, grad_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
-    const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> grad_vec[P];
-    if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-      fetch(row + step, x_next, grad_next);
-    } else {
-      fetch(row, x_vec, grad_vec);
-    }
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      C grad_x_out[V];
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
-        const C t1 = t * C(1.5957691216057308);
-        const C t2 = t * C(0.044715);
-        const C t3 = m_fma(t, t2, C(1.0));
-        const C u = t1 * t3;
-        const C t4 = m_sigmoid<A>(u);
-        const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * (C(1.0) - t4));
-        const C t6 = t1 * t5;
-        grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
-      }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
-    }
-  }
+  if (whole)
+    body(WholeTile<T, P, V>(column, N));
+  else
+    body(RowTile<T, P, V, kN>(column, N));
 }
 
 } // namespace avo

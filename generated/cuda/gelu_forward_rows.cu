@@ -12,42 +12,50 @@ AVO_INLINE void gelu_forward_rows(
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(int(blockIdx.y) * (T * P * V), N);
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
-    if (row < M) {
-      tile.load(x_to, x_ptr + row * x_stride);
-    } else {
-      clear(x_to);
+  const int column = int(blockIdx.y) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
+  const auto body = [&](const auto& tile) {
+    const int64_t step = int64_t(gridDim.x) * R;
+    const int64_t first = int64_t(blockIdx.x) * R;
+    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
+      if (row < M) {
+        tile.load(x_to, x_ptr + row * x_stride);
+      } else {
+        clear(x_to);
+      }
+    };
+    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+    Vec<X, V> x_next[P];
+    if constexpr (kAhead) fetch(first + own, x_next);
+    for (int64_t base = first; base < M; base += step) {
+      const int64_t row = base + own;
+      const bool live = row < M;
+      Vec<X, V> x_vec[P];
+      if constexpr (kAhead) {
+#pragma unroll
+        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+        fetch(row + step, x_next);
+      } else {
+        fetch(row, x_vec);
+      }
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t1 = x_vec[p][j] * C(-0.7071067811865476);
+          y_out[j] = x_vec[p][j] * C(0.5) * m_erfc<A>(t1, m_exp_neg_sq<A>(t1));
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
+      }
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
-    const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-      fetch(row + step, x_next);
-    } else {
-      fetch(row, x_vec);
-    }
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      C y_out[V];
-#pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t1 = x_vec[p][j] * C(-0.7071067811865476);
-        y_out[j] = x_vec[p][j] * C(0.5) * m_erfc<A>(t1, m_exp_neg_sq<A>(t1));
-      }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
-    }
-  }
+  if (whole)
+    body(WholeTile<T, P, V>(column, N));
+  else
+    body(RowTile<T, P, V, kN>(column, N));
 }
 
 } // namespace avo

@@ -11,20 +11,27 @@ AVO_INLINE void gelu_forward_tanh(
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  const RowTile<T, P, V, kN, int64_t> tile(int64_t(blockIdx.x) * (T * P * V), N);
-  Vec<X, V> x_vec[P];
-  tile.load(x_vec, x_ptr);
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(y_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> x_vec[P];
+    tile.load(x_vec, x_ptr);
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
-    C y_out[V];
+    for (int p = 0; p < P; ++p) {
+      C y_out[V];
 #pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
-      const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
-      y_out[j] = x_vec[p][j] * m_sigmoid<A>(u);
+      for (int j = 0; j < V; ++j) {
+        const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
+        const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
+        y_out[j] = x_vec[p][j] * m_sigmoid<A>(u);
+      }
+      tile.store(y_ptr, p, y_out, true);
     }
-    tile.store(y_ptr, p, y_out, true);
-  }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(column, N));
 }
 
 } // namespace avo

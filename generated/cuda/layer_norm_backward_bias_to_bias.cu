@@ -12,42 +12,50 @@ AVO_INLINE void layer_norm_backward_bias_to_bias(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
-  C sum_grad_bias[P][V] = {};
-  const int64_t step = int64_t(gridDim.y) * R;
-  const int64_t first = int64_t(blockIdx.y) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P]) {
-    if (row < M) {
-      tile.load(grad_to, grad_ptr + row * grad_stride);
-    } else {
-      clear(grad_to);
-    }
-  };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> grad_next[P];
-  if constexpr (kAhead) fetch(first + own, grad_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
-    const bool live = row < M;
-    Vec<X, V> grad_vec[P];
-    if constexpr (kAhead) {
+  const int column = int(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, grad_stride);
+  const auto body = [&](const auto& tile) {
+    C sum_grad_bias[P][V] = {};
+    const int64_t step = int64_t(gridDim.y) * R;
+    const int64_t first = int64_t(blockIdx.y) * R;
+    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P]) {
+      if (row < M) {
+        tile.load(grad_to, grad_ptr + row * grad_stride);
+      } else {
+        clear(grad_to);
+      }
+    };
+    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+    Vec<X, V> grad_next[P];
+    if constexpr (kAhead) fetch(first + own, grad_next);
+    for (int64_t base = first; base < M; base += step) {
+      const int64_t row = base + own;
+      const bool live = row < M;
+      Vec<X, V> grad_vec[P];
+      if constexpr (kAhead) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-      fetch(row + step, grad_next);
-    } else {
-      fetch(row, grad_vec);
-    }
+        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+        fetch(row + step, grad_next);
+      } else {
+        fetch(row, grad_vec);
+      }
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        if (live) sum_grad_bias[p][j] += grad_vec[p][j];
+        for (int j = 0; j < V; ++j) {
+          if (live) sum_grad_bias[p][j] += grad_vec[p][j];
+        }
       }
     }
-  }
-  __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+    __shared__ C shared[R > 1 ? T * P * V : 1];
+    write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+  };
+  if (whole)
+    body(WholeTile<T, P, V>(column, N));
+  else
+    body(RowTile<T, P, V, kN>(column, N));
 }
 
 } // namespace avo

@@ -13,63 +13,71 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(int(blockIdx.x) * (T * P * V), N);
-  C sum_grad_weight[P][V] = {};
-  C sum_grad_bias[P][V] = {};
-  const int64_t step = int64_t(gridDim.y) * R;
-  const int64_t first = int64_t(blockIdx.y) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to, C& mean_to) {
-    if (row < M) {
-      tile.load(x_to, x_ptr + row * x_stride);
-      tile.load(grad_to, grad_ptr + row * grad_stride);
-      rstd_to = rstd_ptr[row];
-      mean_to = mean_ptr[row];
-    } else {
-      clear(x_to);
-      clear(grad_to);
-      rstd_to = C(0);
-      mean_to = C(0);
-    }
-  };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
-  C rstd_next;
-  C mean_next;
-  if constexpr (kAhead) fetch(first + own, x_next, grad_next, rstd_next, mean_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
-    const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> grad_vec[P];
-    C rstd;
-    C mean;
-    if constexpr (kAhead) {
+  const int column = int(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride);
+  const auto body = [&](const auto& tile) {
+    C sum_grad_weight[P][V] = {};
+    C sum_grad_bias[P][V] = {};
+    const int64_t step = int64_t(gridDim.y) * R;
+    const int64_t first = int64_t(blockIdx.y) * R;
+    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to, C& mean_to) {
+      if (row < M) {
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
+        rstd_to = rstd_ptr[row];
+        mean_to = mean_ptr[row];
+      } else {
+        clear(x_to);
+        clear(grad_to);
+        rstd_to = C(0);
+        mean_to = C(0);
+      }
+    };
+    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+    Vec<X, V> x_next[P];
+    Vec<X, V> grad_next[P];
+    C rstd_next;
+    C mean_next;
+    if constexpr (kAhead) fetch(first + own, x_next, grad_next, rstd_next, mean_next);
+    for (int64_t base = first; base < M; base += step) {
+      const int64_t row = base + own;
+      const bool live = row < M;
+      Vec<X, V> x_vec[P];
+      Vec<X, V> grad_vec[P];
+      C rstd;
+      C mean;
+      if constexpr (kAhead) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
 #pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-      rstd = rstd_next;
-      mean = mean_next;
-      fetch(row + step, x_next, grad_next, rstd_next, mean_next);
-    } else {
-      fetch(row, x_vec, grad_vec, rstd, mean);
-    }
+        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+        rstd = rstd_next;
+        mean = mean_next;
+        fetch(row + step, x_next, grad_next, rstd_next, mean_next);
+      } else {
+        fetch(row, x_vec, grad_vec, rstd, mean);
+      }
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        const C y = rstd * centred;
-        if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
-        if (live) sum_grad_bias[p][j] += grad_vec[p][j];
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          const C y = rstd * centred;
+          if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
+          if (live) sum_grad_bias[p][j] += grad_vec[p][j];
+        }
       }
     }
-  }
-  __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_weight, shared, partials + (int64_t(blockIdx.y) * 2 + 0) * N);
-  write_partial<R>(tile, sum_grad_bias, shared, partials + (int64_t(blockIdx.y) * 2 + 1) * N);
+    __shared__ C shared[R > 1 ? T * P * V : 1];
+    write_partial<R>(tile, sum_grad_weight, shared, partials + (int64_t(blockIdx.y) * 2 + 0) * N);
+    write_partial<R>(tile, sum_grad_bias, shared, partials + (int64_t(blockIdx.y) * 2 + 1) * N);
+  };
+  if (whole)
+    body(WholeTile<T, P, V>(column, N));
+  else
+    body(RowTile<T, P, V, kN>(column, N));
 }
 
 } // namespace avo

@@ -61,6 +61,7 @@ AVO_INLINE void layer_norm_forward_bias(
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);
+      if (!tile.reaches(p)) continue;
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {

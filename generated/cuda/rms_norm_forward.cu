@@ -48,6 +48,7 @@ AVO_INLINE void rms_norm_forward(
     if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {

@@ -51,6 +51,7 @@ AVO_INLINE void rms_norm_forward_weight(
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
+      if (!tile.reaches(p)) continue;
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {

@@ -53,6 +53,7 @@ AVO_INLINE void softmax_backward(
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {

@@ -54,6 +54,7 @@ AVO_INLINE void softmax_forward(
     const C t1 = m_recip(sum_shifted);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {

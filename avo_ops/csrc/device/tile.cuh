@@ -28,6 +28,12 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     return columns - column(p);
   }
 
+  // Whether any thread of this warp has an element in vector p; the same for all of the warp.
+  AVO_INLINE bool reaches(int p) const {
+    if constexpr (kExact) return true;
+    return first + Index((p * T + thread / kSpan * kSpan) * V) < columns;
+  }
+
   // f(p, j) for every element that exists, in ascending order; without a test for each where all vectors are whole.
   template <class F> AVO_INLINE void each(const F& f) const {
     if (kN > 0 || columns % V == 0) {
@@ -120,6 +126,14 @@ private:
     return reinterpret_cast<const uint4*>(base + int64_t(column(p)) * size);
   }
 };
+
+// A tile that lies inside the row, whose rows all start at a chunk: nothing is tested.
+template <int T, int P, int V, class Index = int> using WholeTile = RowTile<T, P, V, T * P * V, Index>;
+
+// Whether rows at these addresses and strides (in elements of X) all start at a chunk.
+template <class X> AVO_INLINE bool starts_at_chunk(const X* row, int64_t stride) {
+  return ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & 15) == 0;
+}
 
 template <class X, int V, int P> AVO_INLINE void clear(Vec<X, V> (&v)[P]) {
 #pragma unroll

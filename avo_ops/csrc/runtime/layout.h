@@ -62,7 +62,8 @@ inline void order_by_strides(const int64_t *sizes, int ndim, const int64_t *stri
   }
 }
 
-// Whether the elements fill a range of memory, each once: what torch calls non-overlapping and dense.
+// Whether the elements, of which there are some, fill a range of memory, each once: what torch calls non-overlapping
+// and dense.
 inline bool is_dense(const int64_t *sizes, int ndim, const int64_t *strides, const int *order) {
   int64_t expected = 1;
   for (int i = ndim - 1; i >= 0; --i) {

@@ -253,11 +253,12 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
     return;
   }
 
+  plan.numel = product(plan.sizes, ndim);
   bool keep_strides = false;
   if (op.rule == Rule::Flat) {
     const int64_t *strides = plan.operands[op.primary].strides;
     order_by_strides(plan.sizes, ndim, strides, plan.order);
-    keep_strides = is_dense(plan.sizes, ndim, strides, plan.order);
+    keep_strides = plan.numel == 0 || is_dense(plan.sizes, ndim, strides, plan.order);
     if (!keep_strides) // the results are contiguous: so is the order of the iteration
       for (int i = 0; i < ndim; ++i) plan.order[i] = i;
   }
@@ -267,7 +268,6 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   contiguous_strides(plan.column_sizes, plan.column_ndim, plan.n_strides);
   plan.M = product(plan.m_sizes, ndim);
   plan.N = product(plan.column_sizes, plan.column_ndim);
-  plan.numel = product(plan.sizes, ndim);
   plan_returns(op, plan, keep_strides);
 
   if (plan.numel == 0) plan_empty(op, plan);
