@@ -48,7 +48,7 @@ build: $(TOOLS)
 	$(PY) setup.py -q build_ext --inplace
 
 demo: build $(DEMO_TOOLS)
-	$(PY) examples/semantic_search.py
+	PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PY) examples/semantic_search.py
 
 test: check-generated build lint check
 

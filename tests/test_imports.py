@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,37 +46,50 @@ class Import:
     late: bool
 
 
-def imports_of(source: str, module: str, is_package: bool) -> Iterator[Import]:
+def imports_of(source: str, module: str, is_package: bool) -> list[Import]:
     """All that a module imports, by absolute names; ``from a import b`` is a.b: a module, or a name in a."""
-    package = module if is_package else module.rpartition(".")[0]
+    visitor = Imports(module if is_package else module.rpartition(".")[0])
+    visitor.visit(ast.parse(source))
+    return visitor.found
 
-    def visit(node: ast.AST, late: bool) -> Iterator[Import]:
+
+class Imports(ast.NodeVisitor):
+    """Collects the imports of a module that lies in ``package``."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.found: list[Import] = []
+        self.late = False
+
+    def visit(self, node: ast.AST) -> None:
+        before = self.late
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            self.late = True
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            self.late = True  # never, in fact; an else of such an if would be read as late too
+        super().visit(node)
+        self.late = before
+
+    def add(self, name: str, node: ast.AST) -> None:
+        self.found.append(Import(name, getattr(node, "lineno", 0), self.late))
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.add(alias.name, node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        parts = self.package.split(".")[: len(self.package.split(".")) - node.level + 1] if node.level else []
+        origin = ".".join([*parts, node.module] if node.module else parts)
+        for alias in node.names:
+            self.add(f"{origin}.{alias.name}", node)
+
+    def visit_Call(self, node: ast.Call) -> None:
         match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    yield Import(alias.name, node.lineno, late)
-            case ast.ImportFrom(module=name, names=names, level=level):
-                base = package
-                for _ in range(level - 1):
-                    base = base.rpartition(".")[0]
-                origin = ".".join(filter(None, [base if level else "", name]))
-                for alias in names:
-                    yield Import(f"{origin}.{alias.name}", node.lineno, late)
             case ast.Call(args=[ast.Constant(value=str(name)), *_], func=func):
                 called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
                 if called in ("import_module", "__import__"):
-                    yield Import(f"{package}{name}" if name.startswith(".") else name, node.lineno, late)
-            case ast.If(test=test) if "TYPE_CHECKING" in ast.unparse(test):
-                for child in node.body:
-                    yield from visit(child, True)
-                for child in node.orelse:
-                    yield from visit(child, late)
-                return
-        inner = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, inner)
-
-    return visit(ast.parse(source), False)
+                    self.add(f"{self.package}{name}" if name.startswith(".") else name, node)
+        self.generic_visit(node)
 
 
 def is_under(name: str, parent: str) -> bool:

@@ -1252,7 +1252,7 @@ def test_column_kernels(runtime: Runtime) -> None:
             text.partition(" grid ")[2].partition(" 1 block")[0] for text in lines_of(plan, "step")
         ] + lines_of(plan, "workspace")
 
-    assert steps(10_000, 2000) == ["32 9", "63 2", "9 2 2000"]  # 264 blocks over 32 columns of blocks
+    assert steps(10_000, 2000) == ["32 8", "63 2", "8 2 2000"]  # one wave: 264 blocks over 32 columns of them
     assert steps(100, 2000) == ["32 4", "63 2", "4 2 2000"]  # no more than there are rows for
 
 
@@ -1508,7 +1508,7 @@ for line in open(folder + "/calls"):
         torch.call(*map(ctypes.c_int64, words + [0] * (8 - len(words))))
 """
 
-F32, F16, BF16 = 6, 5, 15
+F32, F16, BF16, F64 = 6, 5, 15, 7
 
 
 def one_step_op(name: str, family_name: str) -> dict[str, Any]:
@@ -1588,6 +1588,14 @@ def test_a_launch_and_what_is_kept_of_it(runtime: Runtime, fakes: Path) -> None:
     assert other_device[0] == "device 1" and " stream 501 " in other_device[2]
 
 
+def test_a_launch_with_doubles_and_more_elements_than_32_bits_count(runtime: Runtime, fakes: Path) -> None:
+    (lines,) = launches(runtime, fakes, f"0 0 {F64} 2 {1 << 31} {1 << 31} 0")
+    assert lines[5] == (
+        f"launch scale_f64 grid {1 << 21} 1 1 block 256 1 shared 0 stream 500 "
+        "params 1000 2000 100000000 1 4000000000000000"
+    )
+
+
 def test_sums_share_a_workspace(runtime: Runtime, fakes: Path) -> None:
     (lines,) = launches(runtime, fakes, f"1 1 {BF16} 1024 64 64 0")
     work = [text for text in lines if text.split()[0] in ("empty", "launch", "live")]
@@ -1642,9 +1650,10 @@ def test_families_that_cannot_be_had_fall_to_the_definition(runtime: Runtime, fa
         f"2 0 {call}",
         f"3 0 {call}",
         f"4 0 {call}",
+        f"4 0 {call}",
         f"0 0 {F16} 8 64 64 0",
     ]
-    first, again, _, later, damaged, missing, dtype = launches(runtime, fakes, *calls)
+    first, again, _, later, damaged, missing, missing_again, dtype = launches(runtime, fakes, *calls)
     cannot = "so plain torch operations run instead"
     tail = [f"dispatch {SPACE}::op_nowhere.definition 0x1000", f"result 0x1000 dtype {F32}", "live 0"]
     assert first[1:] == [
@@ -1665,6 +1674,7 @@ def test_families_that_cannot_be_had_fall_to_the_definition(runtime: Runtime, fa
         + cannot
     )
     assert missing[4].startswith(f"dispatch {SPACE}::op_missing.definition") and missing[-1] == "live 0"
+    assert [text.split()[0] for text in missing_again] == ["kernel", "dispatch", "result", "live"]
     assert dtype[0].startswith(f"dispatch {SPACE}::scale.definition") and dtype[-1] == "live 0"
 
 

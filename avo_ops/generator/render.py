@@ -17,6 +17,7 @@ _RESERVED = frozenset(
     " threadIdx blockIdx blockDim gridDim f16 f32 f64 bf16 Vec RowTile RowScratch Sum Max Min c0 int64_t compute_t"
     " row_begin row_end col_begin col_end load_row open_row close_row load_stat store_stat partial_row zero_partial hsum hamax"
     " hamin scratch_buffer row_reduce write_partial finish_column kN kBlock kVector"
+    " whole body A WholeTile starts_at_chunk accuracy_t kAhead"
     " "
     "M N T P V C X W K row rows live tile part turn scratch base step double float int bool const char long short signed"
     " unsigned void auto if else for while do switch case default return struct class template typename this new delete"

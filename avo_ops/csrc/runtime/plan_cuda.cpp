@@ -172,7 +172,7 @@ bool plan_grid(const Plan &plan, StepPlan &step) {
   case FamilyClass::Column:
     x = ceil_div(plan.N, v.cols);
     y = std::min(ceil_div(plan.M, int64_t{v.rows} * 4),
-                 std::max<int64_t>(1, static_cast<int64_t>(std::ceil(v.persist * plan.target.sms / x))));
+                 std::max<int64_t>(1, static_cast<int64_t>(v.persist * plan.target.sms) / x)); // one wave
     step.groups = y;
     break;
   case FamilyClass::Finish:
