@@ -78,7 +78,7 @@ def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
         elif kind == "str":
             options = list(record.choices[a.name])
         elif kind in ("float", "Optional[float]"):
-            options = [1e-3 if kind == "float" else None]
+            options = [1e-3]
         else:
             raise AssertionError(kind)
         found = [{**c, a.name: o} for c in found for o in options]

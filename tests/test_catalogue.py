@@ -30,8 +30,10 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
     record = RECORDS[name]
     arguments = build(call, dtype, device)
     out = run(record, arguments)
+    # A result that another one uses is rounded first: two roundings, as in the two calls that the operator replaces.
+    roundings = len(record.results)
     for i, (got, want) in enumerate(zip(out, reference(record, arguments), strict=True)):
-        assert_close(got, want, dtype, f"{name} {call} result {i}", scale)
+        assert_close(got, want, dtype, f"{name} {call} result {i}", roundings * scale)
     grads = [torch.randn(o.shape, dtype=torch.float64).to(dtype).to(device) for o in out]
     results, got_grads, want, want_grads = gradients(record, arguments, grads)
     for a, b in zip(out, results, strict=True):
@@ -39,7 +41,7 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
     for key, got in got_grads.items():
         # The gradient of a normalised row of one to three elements is a small difference of large terms, or their rounding.
         few = got.shape and got.shape[-1] <= 3
-        assert_close(got, want_grads[key], dtype, f"{name} {call} gradient of {key}", 4 * scale, 100.0 if few else 0.1)
+        assert_close(got, want_grads[key], dtype, f"{name} {call} gradient of {key}", 4 * roundings * scale, 100.0 if few else 0.1)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -140,9 +142,10 @@ def test_mixed_dtypes(name: str, device: str) -> None:
         out = run(record, arguments)
         grads = [torch.randn(5, 48).to(d).to(device) for d in dtypes]
         _, got, want, want_grads = gradients(record, arguments, grads)
-        for o, w, d in zip(out, want, dtypes, strict=True):
-            assert_close(o, w, d, f"{name} {first}")
         coarse = max(RELATIVE_OF[t.dtype] for t in tensors(arguments).values())
+        for o, w, d in zip(out, want, dtypes, strict=True):
+            several = 2 * coarse / RELATIVE_OF[d] if len(out) > 1 else 1.0  # one result may be computed from the other
+            assert_close(o, w, d, f"{name} {first}", several)
         for key in got:
             own = arguments[key].dtype
             assert_close(got[key], want_grads[key], own, f"{name} gradient of {key}", max(4.0, 4 * coarse / RELATIVE_OF[own]))

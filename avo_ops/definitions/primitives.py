@@ -52,6 +52,8 @@ TORCH: dict[str, Callable[..., Any]] = {
     "or": torch.logical_or,
     "not": torch.logical_not,
     "where": torch.where,
+    # Rounding to the dtype of a result that others depend on, where only a kernel knows that dtype.
+    "round_result": lambda x: x,
     "round_f32": _rounded(torch.float32),
     "round_f16": _rounded(torch.float16),
     "round_bf16": _rounded(torch.bfloat16),

@@ -118,6 +118,12 @@ class _Kernel:
             out += ["    }", "  }"]
         return [*out, "}", ""]
 
+    def _spell(self, node: Node) -> str | None:
+        """A result's dtype is known only at run time here."""
+        if node.op != "round_result":
+            return None
+        return f"m_round_to({{0}}, a->operands[{self._operand(node.attr)}].dtype)"
+
     def _operand(self, name: str) -> int:
         return self.operands.index(name)
 
@@ -196,7 +202,7 @@ class _Kernel:
         names = [self.names.of(n) for n in nodes]
         out = [f"    V {name}_lanes({start[n.op]});" for name, n in zip(names, nodes, strict=True)]
         loads, spelled = self._loads([n.args[0] for n in nodes], known)
-        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})")
+        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})", spell=self._spell)
         lines, values = body.emit([n.args[0] for n in nodes])
         inner = [*loads, *lines]
         inner += [f"{name}_lanes = part.{n.op}({name}_lanes, {v});" for n, name, v in zip(nodes, names, values, strict=True)]
@@ -215,7 +221,7 @@ class _Kernel:
             return out
         roots = [*self.stores.values(), *(v.args[0] for v in self.sums.values())]
         loads, spelled = self._loads(roots, known)
-        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})")
+        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})", spell=self._spell)
         lines, values = body.emit(roots)
         inner = [*loads, *lines]
         inner += [

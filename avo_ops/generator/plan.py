@@ -17,7 +17,7 @@ import torch
 from ..definitions.record import OpDef
 from .ir import Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
-from .simplify import contract, local_rules, split_sums
+from .simplify import contract, local_rules, rebuild, split_sums
 from .trace import Operand, TraceError, trace
 
 
@@ -214,6 +214,8 @@ class _Cut:
             return None
         if node.index in self.results and node.span == Span.BOTH:
             return self.builder.load(self.results[node.index], Span.BOTH)
+        if node.op == "round_result":
+            return self.builder.load(node.attr, Span.BOTH)
         if node.span == Span.ROWS:
             if node.index not in self.statistics:
                 text = signature(Graph({"": node}))
@@ -260,7 +262,7 @@ def _derive(
     record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: tuple[str, ...], names: dict[str, str]
 ) -> _Derived:
     b = Builder(rules=local_rules)
-    joint = _joint(record, arguments, pattern, grads, b)
+    joint = _round_shared_results(b, _joint(record, arguments, pattern, grads, b), record.results)
     results = {n: node for n, node in joint.results.items() if n in record.results}
     forward_nodes = {n.index: n for n in walk(results.values())}
     known = frozenset(i for i, n in forward_nodes.items() if n.span == Span.ROWS)
@@ -269,6 +271,34 @@ def _derive(
     backward = cut.backward({n: v for n, v in joint.results.items() if n not in results})
     statistics = {name: forward_nodes[index] for index, name in cut.statistics.items()}
     return _Derived(pattern, grads, b, Graph(results), statistics, backward)
+
+
+def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Graph:
+    """Let whatever else uses a result of the input's size see it as it is stored, rounded to its dtype.
+
+    So ``y`` of ``add_layer_norm`` is the layer norm of ``residual_out``, in the backward too, which loads it: where a row varies
+    little about a large mean, statistics of the unrounded values would not fit the rounded ones.
+    """
+    shared = {}
+    for name in names:
+        node = joint.results[name]
+        others = [v for n, v in joint.results.items() if n in names and v is not node]
+        if node.span == Span.BOTH and node.op != "load" and any(n is node for n in walk(others)):
+            shared[node.index] = name
+    if not shared:
+        return joint
+
+    def change(node: Node, args: tuple[Node, ...]) -> Node | None:
+        if not any(a.index in shared for a in node.args):
+            return None
+        b.source, b.name = node.source, node.name
+        rounded = [
+            b.make("round_result", new, attr=shared[old.index]) if old.index in shared else new
+            for old, new in zip(node.args, args, strict=True)
+        ]
+        return b.make(node.op, *rounded, attr=node.attr, span=node.span)
+
+    return rebuild(b, joint, change)
 
 
 def _case_graph(b: Builder, results: dict[str, Node]) -> Graph:

@@ -84,6 +84,7 @@ class Body:
     element: bool = True
     keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
     approximate: str = ""  # follows the name of a function that has an accuracy
+    spell: Callable[[Node], str | None] | None = None  # another spelling than the primitive's, where it is not None
 
     def emit(self, roots: Iterable[Node]) -> tuple[list[str], list[str]]:
         """The statements, and one expression for each root."""
@@ -133,13 +134,14 @@ class Body:
             text = literal(node.attr)
             return (self.row_value(text) if self.element else text), 9
         primitive = PRIMITIVES[node.op]
+        spelling = self.spell(node) if self.spell is not None else None
         parts = []
         for i, a in enumerate(node.args):
             text, precedence = self._expression(a, known)
             needs = primitive.precedence + (i > 0 or primitive.precedence == 8)
             in_call = primitive.precedence == 9
             parts.append(text if in_call or precedence >= needs else f"({text})")
-        spelling = primitive.spelling
+        spelling = spelling or primitive.spelling
         if primitive.approximate:
             spelling = spelling.replace("(", f"{self.approximate}(", 1)
         return spelling.format(*parts), primitive.precedence

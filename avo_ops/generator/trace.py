@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 import torch.fx.traceback as fx_traceback
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
@@ -297,13 +296,10 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
 
 def _harmless(expression: Any) -> bool:
     """Guards that only say that a size is neither 0 nor 1 hold for every launch (empty calls launch nothing)."""
-    if not isinstance(expression, sympy.core.relational.Relational):
+    if not getattr(expression, "is_Relational", False) or not (expression.lhs.is_Symbol and expression.rhs.is_number):
         return False
-    size, bound = expression.lhs, expression.rhs
-    if isinstance(expression, sympy.Ne):
-        return bool(size.is_Symbol) and bound in (0, 1)
-    strict = isinstance(expression, sympy.StrictGreaterThan)
-    return bool(size.is_Symbol) and isinstance(expression, sympy.GreaterThan | sympy.StrictGreaterThan) and bound + strict <= 2
+    bound = expression.rhs
+    return bool({"!=": bound in (0, 1), ">=": bound <= 2, ">": bound <= 1}.get(expression.rel_op, False))
 
 
 def _in_words(text: str, rows: Any, cols: Any) -> str:
@@ -311,13 +307,13 @@ def _in_words(text: str, rows: Any, cols: Any) -> str:
     return text.replace(str(rows.node.expr), "M").replace(str(cols.node.expr), "N")
 
 
-_NOT_AUTHORS = tuple(os.path.dirname(m.__file__ or "?") + os.sep for m in (torch, sympy)) + (os.path.dirname(__file__) + os.sep,)
+_NOT_AUTHORS = tuple(os.path.dirname(m.__file__ or "?") + os.sep for m in (torch, sys.modules["sympy"])) + (os.path.dirname(__file__) + os.sep,)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
 def _is_authors(file: str) -> bool:
     """Whether a file is neither torch's, nor this generator's, nor of the standard library."""
-    if file.startswith(_NOT_AUTHORS) or file.startswith("<frozen"):
+    if file.startswith(_NOT_AUTHORS) or file.startswith(("<frozen", "<string>")):
         return False
     return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
 

@@ -20,25 +20,25 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
     const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     C* residual_out_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    V sum_residual_out_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
-    });
-    const C sum_residual_out = hsum(sum_residual_out_lanes);
-    const C mean = sum_residual_out / C(N);
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
+      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[3].dtype));
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C mean = t1 / C(N);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
+      t2_lanes = part.sum(t2_lanes, centred * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 4, row, rstd);
     store_stat<C>(a, 5, row, mean);
@@ -46,7 +46,7 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
+      const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
       const V y = centred * V(rstd);
       part.store(y_row + c, y);
       part.store(residual_out_row + c, residual_out);
@@ -70,25 +70,25 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
     const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    V sum_residual_out_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
-    });
-    const C sum_residual_out = hsum(sum_residual_out_lanes);
-    const C mean = sum_residual_out / C(N);
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
+      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[4].dtype));
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C mean = t1 / C(N);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
+      t2_lanes = part.sum(t2_lanes, centred * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 5, row, rstd);
     store_stat<C>(a, 6, row, mean);
@@ -97,7 +97,7 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
       const V residual = part.load(residual_row + c);
       const V bias = part.load(bias_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
+      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
       const V y = m_fma(centred, V(rstd), bias);
       part.store(y_row + c, y);
       part.store(residual_out_row + c, residual_out);
@@ -121,25 +121,25 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
     const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    V sum_residual_out_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
-    });
-    const C sum_residual_out = hsum(sum_residual_out_lanes);
-    const C mean = sum_residual_out / C(N);
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
+      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[4].dtype));
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C mean = t1 / C(N);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
+      t2_lanes = part.sum(t2_lanes, centred * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 5, row, rstd);
     store_stat<C>(a, 6, row, mean);
@@ -148,7 +148,7 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
+      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
       const V y = centred * V(rstd);
       const V y_ = weight * y;
       part.store(y_row + c, y_);
@@ -174,25 +174,25 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
     const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* y_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     C* residual_out_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 5, N));
-    V sum_residual_out_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      sum_residual_out_lanes = part.sum(sum_residual_out_lanes, residual_out);
-    });
-    const C sum_residual_out = hsum(sum_residual_out_lanes);
-    const C mean = sum_residual_out / C(N);
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
+      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[5].dtype));
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C mean = t1 / C(N);
+    V t2_lanes(C(0));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
+      t2_lanes = part.sum(t2_lanes, centred * centred);
+    });
+    const C t2 = hsum(t2_lanes);
+    const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 6, row, rstd);
     store_stat<C>(a, 7, row, mean);
@@ -202,7 +202,7 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
       const V residual = part.load(residual_row + c);
       const V bias = part.load(bias_row + c);
       const V residual_out = x + residual;
-      const V centred = residual_out - V(mean);
+      const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
       const V y = centred * V(rstd);
       const V y_ = m_fma(weight, y, bias);
       part.store(y_row + c, y_);

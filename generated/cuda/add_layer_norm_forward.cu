@@ -47,21 +47,21 @@ AVO_INLINE void add_layer_norm_forward(
     } else {
       fetch(row, x_vec, residual_vec);
     }
-    C sum_residual_out = C(0);
-    tile.each([&](int p, int j) {
-      const C residual_out = x_vec[p][j] + residual_vec[p][j];
-      sum_residual_out += residual_out;
-    });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_residual_out);
-    const C mean = sum_residual_out / C(N);
     C t1 = C(0);
     tile.each([&](int p, int j) {
       const C residual_out = x_vec[p][j] + residual_vec[p][j];
-      const C centred = residual_out - mean;
-      t1 += centred * centred;
+      t1 += m_round_to<X>(residual_out);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C variance = t1 / C(N);
+    const C mean = t1 / C(N);
+    C t2 = C(0);
+    tile.each([&](int p, int j) {
+      const C residual_out = x_vec[p][j] + residual_vec[p][j];
+      const C centred = m_round_to<X>(residual_out) - mean;
+      t2 += centred * centred;
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
+    const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
     if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
@@ -73,7 +73,7 @@ AVO_INLINE void add_layer_norm_forward(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C centred = residual_out - mean;
+        const C centred = m_round_to<X>(residual_out) - mean;
         const C y = centred * rstd;
         y_out[j] = y;
         residual_out_out[j] = residual_out;

@@ -22,26 +22,6 @@ AVO_INLINE void add_layer_norm_forward_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    C sum_residual_out = C(0);
-    for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
-      Vec<X, V> x_vec[P];
-      if (live)
-        tile.load(x_vec, x_ptr + row * x_stride);
-      else
-        clear(x_vec);
-      Vec<X, V> residual_vec[P];
-      if (live)
-        tile.load(residual_vec, residual_ptr + row * residual_stride);
-      else
-        clear(residual_vec);
-      tile.each([&](int p, int j) {
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        sum_residual_out += residual_out;
-      });
-    }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_residual_out);
-    const C mean = sum_residual_out / C(N);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(column, N);
@@ -57,12 +37,32 @@ AVO_INLINE void add_layer_norm_forward_loop(
         clear(residual_vec);
       tile.each([&](int p, int j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C centred = residual_out - mean;
-        t1 += centred * centred;
+        t1 += m_round_to<X>(residual_out);
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C variance = t1 / C(N);
+    const C mean = t1 / C(N);
+    C t2 = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> residual_vec[P];
+      if (live)
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
+      else
+        clear(residual_vec);
+      tile.each([&](int p, int j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        const C centred = m_round_to<X>(residual_out) - mean;
+        t2 += centred * centred;
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
+    const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
     if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
@@ -84,7 +84,7 @@ AVO_INLINE void add_layer_norm_forward_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C centred = residual_out - mean;
+        const C centred = m_round_to<X>(residual_out) - mean;
         const C y = centred * rstd;
         y_out[j] = y;
         residual_out_out[j] = residual_out;

@@ -331,6 +331,31 @@ AVO_INLINE void store_stat(const AvoCpuArgs* a, int operand, int64_t row, C valu
   }
 }
 
+// ---- rounding -----------------------------------------------------------------------------------------------
+
+template <class T, class C> AVO_INLINE Vec<C> round_by(Vec<C> v) {
+  alignas(64) T stored[16];
+  store_as(stored, v);
+  return load_as(stored, C());
+}
+// The values as an operand of that dtype holds them.
+template <class C> AVO_INLINE Vec<C> m_round_to(Vec<C> v, int32_t dtype) {
+  switch (dtype) {
+  case AVO_F32: return round_by<float>(v);
+  case AVO_F16: return round_by<F16>(v);
+  case AVO_BF16: return round_by<Bf16>(v);
+  default: return v;
+  }
+}
+template <class C> AVO_INLINE C m_round_to(C v, int32_t dtype) {
+  alignas(64) C lanes[16];
+  m_round_to(Vec<C>(v), dtype).store(lanes);
+  return lanes[0];
+}
+template <class V> AVO_INLINE V m_round_f32(V v) { return m_round_to(v, AVO_F32); }
+template <class V> AVO_INLINE V m_round_f16(V v) { return m_round_to(v, AVO_F16); }
+template <class V> AVO_INLINE V m_round_bf16(V v) { return m_round_to(v, AVO_BF16); }
+
 // Row buffer `index` of the scratch of a kernel whose buffers hold n elements (class pointwise:
 // kPointwiseBlock).
 constexpr int64_t kPointwiseBlock = AVO_POINTWISE_BLOCK;

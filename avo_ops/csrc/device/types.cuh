@@ -86,6 +86,15 @@ template <> AVO_INLINE double narrow<double>(double v) { return v; }
 template <> AVO_INLINE f16 narrow<f16>(float v) { return f16{uint16_t(pack_half(v, 0.f))}; }
 template <> AVO_INLINE bf16 narrow<bf16>(float v) { return bf16{uint16_t(pack_bfloat(v, 0.f))}; }
 
+// The value as a result of type X holds it.
+template <class X> AVO_INLINE compute_t<X> m_round_to(compute_t<X> v) { return widen(narrow<X>(v)); }
+AVO_INLINE float m_round_f32(float v) { return v; }
+AVO_INLINE float m_round_f16(float v) { return m_round_to<f16>(v); }
+AVO_INLINE float m_round_bf16(float v) { return m_round_to<bf16>(v); }
+AVO_INLINE double m_round_f32(double v) { return double(float(v)); }
+AVO_INLINE double m_round_f16(double v) { return double(m_round_f16(float(v))); }
+AVO_INLINE double m_round_bf16(double v) { return double(m_round_bf16(float(v))); }
+
 // Values that have no literal.
 template <class C> AVO_INLINE C lowest();
 template <> AVO_INLINE float lowest<float>() { return as_float(0xff800000u); }
