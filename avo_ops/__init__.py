@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .jit import GeneratorCompiler
 from .registry import register_catalogue, reset_stats, stats
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__", "nn", "reset_stats", "stats"]
 
-register_catalogue()
+register_catalogue(GeneratorCompiler())
 
 
 def __getattr__(name: str) -> Any:

@@ -146,6 +146,8 @@ def test_func_grad_through_functional_call():
     torch.testing.assert_close(
         torch.func.grad(functools.partial(loss, b))(weights),
         torch.func.grad(functools.partial(loss, a))(weights),
+        rtol=1e-5,  # two sums in float32, in different orders
+        atol=1e-4,
     )
 
 
@@ -532,7 +534,7 @@ def test_transformers_class_keeps_its_result_dtype(qualified, x_dtype, weight_dt
     assert z.dtype == y.dtype
     # theirs rounds several times in the narrowest of these types
     eps = max(torch.finfo(d).eps for d in (x_dtype, weight_dtype, y.dtype))
-    torch.testing.assert_close(z.double(), y.double(), rtol=2 * eps, atol=2 * eps)
+    torch.testing.assert_close(z.double(), y.double(), rtol=2 * eps, atol=4 * eps)
 
 
 class NoWeight(nn.Module):

@@ -9,7 +9,7 @@ from . import native_library
 from .counters import reset_stats, stats
 from .plan import generated_folder, load_plan, operator_from_json
 from .register import register_operator
-from .store import GeneratorCompiler, KernelStore, default_cache_folder
+from .store import Compiler, KernelStore, default_cache_folder
 
 NAMESPACE = "avo"
 
@@ -18,8 +18,11 @@ __all__ = ["register_catalogue", "register_operator", "reset_stats", "stats"]
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
 
 
-def register_catalogue() -> None:
-    """Register every operator of the catalogue; done once, by importing ``avo_ops``."""
+def register_catalogue(compiler: Compiler) -> None:
+    """Register every operator of the catalogue; done once, by importing ``avo_ops``.
+
+    ``compiler`` makes a CUDA kernel family that is neither packaged nor cached.
+    """
     if _libraries:
         return
     folder = generated_folder()
@@ -31,5 +34,5 @@ def register_catalogue() -> None:
     _libraries.append(library)
     for entry in plan["operators"]:
         register_operator(library, operator_from_json(entry), records[entry["name"]])
-    store = KernelStore(folder / "kernels", default_cache_folder(), GeneratorCompiler())
+    store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     native_library.connect(plan, store.resolve)

@@ -38,20 +38,6 @@ class Compiler(Protocol):
         """
 
 
-class GeneratorCompiler:
-    """The catalogue's families, by the generator and NVRTC. Both are imported when first needed."""
-
-    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
-        from ..generator import build
-
-        return build.family_inputs(family, arch)
-
-    def compile(self, family: str, arch: str) -> bytes:
-        from ..generator import build
-
-        return build.compile_family(family, arch)
-
-
 def cache_key(inputs: Sequence[bytes]) -> str:
     """sha256 over the inputs, each preceded by its length: no two lists of inputs give the same bytes."""
     digest = hashlib.sha256()
