@@ -11,10 +11,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m avo_ops", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     generate = commands.add_parser("generate", help="write generated/ from the definitions")
-    generate.add_argument("--check", action="store_true", help="write nothing; fail if generated/ is not fresh")
+    generate.add_argument(
+        "--check", action="store_true", help="write nothing; fail if generated/ is not fresh"
+    )
     generate.add_argument("--out", type=Path, help="folder (default: generated/ of the repository)")
     compile_ = commands.add_parser("compile", help="compile the CUDA kernels of generated/ to cubins")
-    compile_.add_argument("--archs", help="such as sm_90,sm_100 (default: AVO_OPS_ARCHS, the GPUs present, or sm_90)")
+    compile_.add_argument(
+        "--archs", help="such as sm_90,sm_100 (default: AVO_OPS_ARCHS, the GPUs present, or sm_90)"
+    )
     compile_.add_argument("--out", type=Path, help="folder (default: kernels/ beside plan.json)")
     compile_.add_argument("--jobs", type=int)
     args = parser.parse_args(argv)
@@ -60,10 +64,19 @@ def _compile(args: argparse.Namespace) -> int:
     def progress(done: int, total: int, what: str) -> None:
         end = "\n" if done == total or not sys.stderr.isatty() else "\r"
         if sys.stderr.isatty() or done % 20 == 0 or done == total:
-            print(f"\x1b[K[{done}/{total}] {what}" if sys.stderr.isatty() else f"[{done}/{total}]", end=end, file=sys.stderr)
+            print(
+                f"\x1b[K[{done}/{total}] {what}" if sys.stderr.isatty() else f"[{done}/{total}]",
+                end=end,
+                file=sys.stderr,
+            )
 
     totals = build.compile_all(
-        plan, folder, args.out or folder / "kernels", build.archs_to_build(), jobs=args.jobs, progress=progress
+        plan,
+        folder,
+        args.out or folder / "kernels",
+        build.archs_to_build(),
+        jobs=args.jobs,
+        progress=progress,
     )
     print(
         f"{totals['families']} kernel families, {totals['variants']} variants ({totals['compiled']} families compiled), "

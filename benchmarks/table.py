@@ -32,7 +32,9 @@ def as_tuple(value: Any) -> tuple[torch.Tensor, ...]:
 
 def error(got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> float:
     """The largest norm-wise relative error."""
-    return max(float((g.double() - w).norm() / w.norm().clamp_min(1e-30)) for g, w in zip(got, want, strict=True))
+    return max(
+        float((g.double() - w).norm() / w.norm().clamp_min(1e-30)) for g, w in zip(got, want, strict=True)
+    )
 
 
 def check(work: Workload, function: Callable[..., Any], dtype: torch.dtype, m: int, n: int) -> float:
@@ -46,7 +48,9 @@ def check(work: Workload, function: Callable[..., Any], dtype: torch.dtype, m: i
     return error([*out, *got], [*want, *wanted])
 
 
-def measure(work: Workload, function: Callable[..., Any], m: int, n: int, dtype: torch.dtype, backward: bool) -> timing.Timing:
+def measure(
+    work: Workload, function: Callable[..., Any], m: int, n: int, dtype: torch.dtype, backward: bool
+) -> timing.Timing:
     sets = [work.make(m, n, dtype) for _ in range(timing.sets_for(work.bytes(m, n, dtype, backward)))]
     if not backward:
         return timing.replay_time([lambda a=a: function(*a) for a in sets])
@@ -58,7 +62,9 @@ def measure(work: Workload, function: Callable[..., Any], m: int, n: int, dtype:
             out = as_tuple(function(*arguments))
             grads = [torch.randn_like(o) for o in out]
             calls.append(
-                lambda o=out, a=arguments, g=grads: torch.autograd.grad(o, tensors_of(a), g, retain_graph=True)
+                lambda o=out, a=arguments, g=grads: torch.autograd.grad(
+                    o, tensors_of(a), g, retain_graph=True
+                )
             )
         stream.synchronize()
         return timing.replay_time_on(calls, stream)
@@ -107,7 +113,9 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--directions", default="forward,backward")
     args = parser.parse_args()
-    torch._functorch.config.donated_buffer = False  # the backward of a compiled function runs several times here
+    torch._functorch.config.donated_buffer = (
+        False  # the backward of a compiled function runs several times here
+    )
     dtype = getattr(torch, args.dtype)
     names = args.implementations.split(",")
     about = machine()
@@ -128,7 +136,9 @@ def main() -> None:
                     if not wrong < 2e-2:
                         raise SystemExit(f"{work.op} by {name} is wrong: relative error {wrong:.2e}")
                     t = measure(work, function, m, n, dtype, backward)
-                    cells.append(f"{copy.median / t.median:.2f} {moved / t.median / 1e3:5.0f} GB/s {t.median:6.1f}")
+                    cells.append(
+                        f"{copy.median / t.median:.2f} {moved / t.median / 1e3:5.0f} GB/s {t.median:6.1f}"
+                    )
                     row = {
                         **about, "op": work.op, "direction": direction, "shape": [m, n], "dtype": args.dtype,
                         "implementation": name, "us": round(t.median, 2), "us_low": round(t.low, 2),

@@ -32,7 +32,9 @@ def replay_time(calls: Sequence[Callable[[], object]], *, replays: int = 15) -> 
     return replay_time_on(calls, stream, replays=replays)
 
 
-def replay_time_on(calls: Sequence[Callable[[], object]], stream: torch.cuda.Stream, *, replays: int = 15) -> Timing:
+def replay_time_on(
+    calls: Sequence[Callable[[], object]], stream: torch.cuda.Stream, *, replays: int = 15
+) -> Timing:
     """The same on a stream of the caller's."""
     with torch.cuda.stream(stream):
         for call in calls[:2]:

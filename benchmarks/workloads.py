@@ -54,7 +54,10 @@ WORKLOADS = (
     Workload("layer_norm", (2, 3), 2, lambda m, n, t: [_rows(m, n, t), [n], _columns(n, t), _columns(n, t)]),
     Workload("rms_norm", (2, 3), 1, lambda m, n, t: [_rows(m, n, t), [n], _columns(n, t)]),
     Workload(
-        "add_layer_norm", (4, 4), 2, lambda m, n, t: [_rows(m, n, t), _rows(m, n, t), [n], _columns(n, t), _columns(n, t)]
+        "add_layer_norm",
+        (4, 4),
+        2,
+        lambda m, n, t: [_rows(m, n, t), _rows(m, n, t), [n], _columns(n, t), _columns(n, t)],
     ),
     Workload("softmax", (2, 3), 0, lambda m, n, t: [_rows(m, n, t), -1]),
 )

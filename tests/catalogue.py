@@ -36,7 +36,13 @@ def _offset(x: torch.Tensor) -> torch.Tensor:
 
 
 def _transposed(x: torch.Tensor) -> torch.Tensor:
-    return x.t().contiguous().t() if x.dim() == 2 else x.transpose(-1, -2).contiguous().transpose(-1, -2) if x.dim() > 2 else x
+    return (
+        x.t().contiguous().t()
+        if x.dim() == 2
+        else x.transpose(-1, -2).contiguous().transpose(-1, -2)
+        if x.dim() > 2
+        else x
+    )
 
 
 def _stepped(x: torch.Tensor) -> torch.Tensor:
@@ -85,7 +91,9 @@ def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
     return found
 
 
-def build(call: dict[str, Any], dtype: torch.dtype, device: str, seed: int = 0, layout: Layout | None = None) -> dict[str, Any]:
+def build(
+    call: dict[str, Any], dtype: torch.dtype, device: str, seed: int = 0, layout: Layout | None = None
+) -> dict[str, Any]:
     """Random tensors in place of shapes."""
     generator = torch.Generator().manual_seed(seed)
     out = {}
@@ -106,7 +114,9 @@ def as_tuple(value: Any) -> tuple[torch.Tensor, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
-def run(record: OpDef, arguments: dict[str, Any], op: Callable[..., Any] | None = None) -> tuple[torch.Tensor, ...]:
+def run(
+    record: OpDef, arguments: dict[str, Any], op: Callable[..., Any] | None = None
+) -> tuple[torch.Tensor, ...]:
     function = op or getattr(torch.ops.avo, record.name)
     return as_tuple(function(*arguments.values()))
 
@@ -119,10 +129,15 @@ def reference(record: OpDef, arguments: dict[str, Any]) -> tuple[torch.Tensor, .
 
 def gradients(
     record: OpDef, arguments: dict[str, Any], grads: Sequence[torch.Tensor]
-) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor], tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+) -> tuple[
+    tuple[torch.Tensor, ...], dict[str, torch.Tensor], tuple[torch.Tensor, ...], dict[str, torch.Tensor]
+]:
     """(results, gradients) of the operator and of the definition in float64, for the same incoming gradients."""
     own = {k: v.detach().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
-    exact = {k: v.detach().double().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    exact = {
+        k: v.detach().double().requires_grad_() if isinstance(v, torch.Tensor) else v
+        for k, v in arguments.items()
+    }
     out, want = run(record, own), as_tuple(record.definition(**exact))
     got = torch.autograd.grad(out, list(tensors(own).values()), list(grads))
     wanted = torch.autograd.grad(want, list(tensors(exact).values()), [g.double() for g in grads])
@@ -131,7 +146,12 @@ def gradients(
 
 
 def assert_close(
-    got: torch.Tensor, want: torch.Tensor, dtype: torch.dtype, what: str, scale: float = 1.0, floor: float = 0.0
+    got: torch.Tensor,
+    want: torch.Tensor,
+    dtype: torch.dtype,
+    what: str,
+    scale: float = 1.0,
+    floor: float = 0.0,
 ) -> None:
     """Within the rounding of ``dtype``, measured against each value, the tensor's spread and ``floor`` together."""
     assert got.dtype == dtype, f"{what}: dtype {got.dtype}, expected {dtype}"
@@ -142,4 +162,6 @@ def assert_close(
     spread = float(want.abs().mean())
     error = (got.detach().double() - want).abs() / (want.abs() + spread + floor + 1e-300)
     worst = float(error.max())
-    assert worst <= RELATIVE[dtype] * scale, f"{what}: relative error {worst:.2e} > {RELATIVE[dtype] * scale:.2e}"
+    assert worst <= RELATIVE[dtype] * scale, (
+        f"{what}: relative error {worst:.2e} > {RELATIVE[dtype] * scale:.2e}"
+    )

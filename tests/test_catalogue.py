@@ -41,7 +41,14 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
     for key, got in got_grads.items():
         # The gradient of a normalised row of one to three elements is a small difference of large terms, or their rounding.
         few = got.shape and got.shape[-1] <= 3
-        assert_close(got, want_grads[key], dtype, f"{name} {call} gradient of {key}", 4 * roundings * scale, 100.0 if few else 0.1)
+        assert_close(
+            got,
+            want_grads[key],
+            dtype,
+            f"{name} {call} gradient of {key}",
+            4 * roundings * scale,
+            100.0 if few else 0.1,
+        )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -52,7 +59,9 @@ def test_values_and_gradients_at_every_width(name: str, dtype: torch.dtype, devi
     for n in WIDTHS:
         for m in (1, 5, 37):
             for call in calls(RECORDS[name], m, n):
-                if (m == 37 or n > 200) and any(v is None for k, v in call.items() if k in ("weight", "bias")):
+                if (m == 37 or n > 200) and any(
+                    v is None for k, v in call.items() if k in ("weight", "bias")
+                ):
                     continue  # every pattern at small sizes, the full one at all
                 check_call(name, call, dtype, device)
 
@@ -108,7 +117,10 @@ def test_a_row_does_not_depend_on_its_neighbours(name: str, device: str) -> None
         for n in (40, 257, 1024, 4100):
             arguments = build(calls(record, 67, n)[-1], dtype, device)
             whole = run(record, arguments)
-            one = {k: v[13:14] if isinstance(v, torch.Tensor) and v.dim() == 2 else v for k, v in arguments.items()}
+            one = {
+                k: v[13:14] if isinstance(v, torch.Tensor) and v.dim() == 2 else v
+                for k, v in arguments.items()
+            }
             for a, b in zip(run(record, one), whole, strict=True):
                 assert torch.equal(a[0], b[13]), f"{name} {dtype} N={n}"
 
@@ -136,7 +148,9 @@ def test_mixed_dtypes(name: str, device: str) -> None:
     for i in range(12):
         arguments = build(calls(record, 5, 48)[-1], torch.float32, device)
         for j, key in enumerate(names):
-            arguments[key] = arguments[key].to([torch.float32, torch.float16, torch.bfloat16][(i // 3**j) % 3])
+            arguments[key] = arguments[key].to(
+                [torch.float32, torch.float16, torch.bfloat16][(i // 3**j) % 3]
+            )
         first = arguments[names[0]].dtype
         dtypes = [arguments[record.dtypes.get(r, names[0])].dtype for r in record.results]
         out = run(record, arguments)
@@ -144,11 +158,19 @@ def test_mixed_dtypes(name: str, device: str) -> None:
         _, got, want, want_grads = gradients(record, arguments, grads)
         coarse = max(RELATIVE_OF[t.dtype] for t in tensors(arguments).values())
         for o, w, d in zip(out, want, dtypes, strict=True):
-            several = 2 * coarse / RELATIVE_OF[d] if len(out) > 1 else 1.0  # one result may be computed from the other
+            several = (
+                2 * coarse / RELATIVE_OF[d] if len(out) > 1 else 1.0
+            )  # one result may be computed from the other
             assert_close(o, w, d, f"{name} {first}", several)
         for key in got:
             own = arguments[key].dtype
-            assert_close(got[key], want_grads[key], own, f"{name} gradient of {key}", max(4.0, 4 * coarse / RELATIVE_OF[own]))
+            assert_close(
+                got[key],
+                want_grads[key],
+                own,
+                f"{name} gradient of {key}",
+                max(4.0, 4 * coarse / RELATIVE_OF[own]),
+            )
 
 
 RELATIVE_OF = {torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
@@ -178,11 +200,14 @@ def test_more_dims(name: str, device: str) -> None:
     torch.manual_seed(0)
     cases: list[dict[str, Any]] = []
     for call in (calls(record, 1, 24)[-1],):
-        for shape in ((24,), (3, 24), (2, 3, 24), (2, 3, 4, 24)):
-            cases.append({k: shape if v == (1, 24) else v for k, v in call.items()})
+        shapes = ((24,), (3, 24), (2, 3, 24), (2, 3, 4, 24))
+        cases += [{k: shape if v == (1, 24) else v for k, v in call.items()} for shape in shapes]
         if any(isinstance(v, list) for v in call.values()):
             cases.append(
-                {k: (3, 4, 6) if v == (1, 24) else [4, 6] if v == [24] else (4, 6) if v == (24,) else v for k, v in call.items()}
+                {
+                    k: (3, 4, 6) if v == (1, 24) else [4, 6] if v == [24] else (4, 6) if v == (24,) else v
+                    for k, v in call.items()
+                }
             )
         if "dim" in call:
             cases += [{**call, "x": (3, 5, 7), "dim": d} for d in (0, 1, 2, -2)]
@@ -224,7 +249,8 @@ def test_only_the_wanted_gradients(name: str, device: str) -> None:
     for bits in range(1, 1 << len(names)):
         wanted = [n for i, n in enumerate(names) if bits >> i & 1]
         own = {
-            k: v.detach().requires_grad_(k in wanted) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()
+            k: v.detach().requires_grad_(k in wanted) if isinstance(v, torch.Tensor) else v
+            for k, v in arguments.items()
         }
         got = torch.autograd.grad(run(record, own), [own[n] for n in wanted], grads)
         for key, g in zip(wanted, got, strict=True):
@@ -265,7 +291,11 @@ def test_cuda_kernels_ran() -> None:
     avo_ops.reset_stats()
     for record in RECORDS.values():
         arguments = build(calls(record, 64, 1024)[-1], torch.bfloat16, "cuda")
-        gradients(record, arguments, [torch.randn(64, 1024, device="cuda", dtype=torch.bfloat16) for _ in record.results])
+        gradients(
+            record,
+            arguments,
+            [torch.randn(64, 1024, device="cuda", dtype=torch.bfloat16) for _ in record.results],
+        )
     stats = avo_ops.stats()
     assert not [k for k in stats if "definition" in k], stats
     assert [k for k in stats if "layer_norm_backward_weight_bias__bf16_bf16" in k], stats

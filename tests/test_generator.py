@@ -499,7 +499,12 @@ def check_plan(
         for result, want in zip(plan.record.results, _define(plan, chosen, tensors), strict=True):
             want = want.reshape(got[result].shape)
             torch.testing.assert_close(
-                got[result], want, rtol=rtol, atol=1e-10, equal_nan=True, msg=lambda m: f"{case.name}: {m}"
+                got[result],
+                want,
+                rtol=rtol,
+                atol=1e-10,
+                equal_nan=True,
+                msg=lambda m, case=case: f"{case.name}: {m}",
             )
         saved_of[case.key] = tensors, got
     for case in back.cases if backward else ():
@@ -541,7 +546,7 @@ def check_plan(
                 rtol=rtol,
                 atol=1e-9,
                 equal_nan=True,
-                msg=lambda m: f"{case.name} {name}: {m}",
+                msg=lambda m, case=case, name=name: f"{case.name} {name}: {m}",
             )
             compared += 1
     return compared

@@ -534,7 +534,7 @@ def test_transformers_class_keeps_its_result_dtype(qualified, x_dtype, weight_dt
     assert z.dtype == y.dtype
     # theirs rounds several times in the narrowest of these types
     eps = max(torch.finfo(d).eps for d in (x_dtype, weight_dtype, y.dtype))
-    torch.testing.assert_close(z.double(), y.double(), rtol=2 * eps, atol=4 * eps)
+    torch.testing.assert_close(z.double(), y.double(), rtol=2 * eps, atol=8 * eps)
 
 
 class NoWeight(nn.Module):

@@ -34,7 +34,9 @@ def _bias_gelu_twin(x: Tensor, bias: Tensor, approximate: str = "none") -> Tenso
 
 
 _GELU_SOURCE = "Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415"
-_GELU_FORMULA = "x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))"
+_GELU_FORMULA = (
+    "x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))"
+)
 
 GELU = OpDef(
     name="gelu",

@@ -26,7 +26,9 @@ class Columns:
         if self.rule not in ("flat", "last", "trailing", "dim"):
             raise ValueError(f"Columns: unknown rule {self.rule!r}")
         if (self.arg is not None) != (self.rule in ("trailing", "dim")):
-            raise ValueError(f"Columns: rule {self.rule!r} {'needs' if self.arg is None else 'takes no'} an argument")
+            raise ValueError(
+                f"Columns: rule {self.rule!r} {'needs' if self.arg is None else 'takes no'} an argument"
+            )
 
 
 FLAT = Columns("flat")

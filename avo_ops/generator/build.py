@@ -47,7 +47,9 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
 
 def stale(files: dict[str, str], folder: Path) -> list[str]:
     """Paths whose content on disk is not what would be generated (missing and left-over files included)."""
-    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "kernels" not in p.parts}
+    present = {
+        str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "kernels" not in p.parts
+    }
     return sorted(
         {p for p, text in files.items() if p not in present or (folder / p).read_text() != text}
         | {p for p in present if p not in files}
@@ -58,7 +60,8 @@ def family_source(family: str, folder: Path, plan: dict[str, Any]) -> str:
     """The text that is compiled for a family: its template and one line for each variant."""
     record = plan["families"][family]
     lines = {v["symbol"]: v["instantiate"] for rows in record["variants"].values() for v in rows}
-    return (folder / record["source"]).read_text() + "\n" + "\n".join(lines[s] for s in sorted(lines)) + "\n"
+    template = (folder / str(record["source"])).read_text()
+    return template + "\n" + "\n".join(lines[s] for s in sorted(lines)) + "\n"
 
 
 def headers_digest() -> str:
@@ -76,7 +79,9 @@ def compile_source(name: str, source: str, arch: str) -> bytes:
     Raises:
         NvrtcError: no NVRTC, or the source does not compile.
     """
-    return nvrtc.load().compile(source, name=f"{name}.cu", arch=arch, options=[*FLAGS, f"--include-path={CSRC}"])
+    return nvrtc.load().compile(
+        source, name=f"{name}.cu", arch=arch, options=[*FLAGS, f"--include-path={CSRC}"]
+    )
 
 
 def compile_family(family: str, arch: str) -> bytes:
@@ -163,7 +168,11 @@ def archs_to_build(present: Callable[[], Sequence[str]] = lambda: ()) -> tuple[s
         return RELEASE_ARCHS
     if named:
         archs = tuple(a.strip() for a in named.replace(";", ",").split(",") if a.strip())
-        wrong = [a for a in archs if not a.startswith(("sm_", "compute_")) or not a.split("_")[1].rstrip("af").isdigit()]
+        wrong = [
+            a
+            for a in archs
+            if not a.startswith(("sm_", "compute_")) or not a.split("_")[1].rstrip("af").isdigit()
+        ]
         if wrong:
             raise ValueError(f"AVO_OPS_ARCHS: {wrong[0]!r} is not an arch such as sm_90 or compute_80")
         return archs

@@ -149,19 +149,24 @@ class _Kernel:
 
     def _open(self, indent: str, c0: str, n: str, size: str) -> list[str]:
         out = [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, row, {c0}, {n}, {self._buffer(x.attr, size)});"
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, row, {c0}, {n}, "
+            f"{self._buffer(x.attr, size)});"
             for x in self.row_loads
         ]
         out += [
             f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {self._buffer(name, size)});"
             for name in self.stores
         ]
-        out += [f"{indent}const C {identifier(x.attr)} = load_stat<C>(a, {self._operand(x.attr)}, row);" for x in self.statistics]
+        out += [
+            f"{indent}const C {identifier(x.attr)} = load_stat<C>(a, {self._operand(x.attr)}, row);"
+            for x in self.statistics
+        ]
         return out
 
     def _close(self, indent: str, c0: str, n: str) -> list[str]:
         return [
-            f"{indent}close_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {name}_row);" for name in self.stores
+            f"{indent}close_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {name}_row);"
+            for name in self.stores
         ]
 
     def _row_values(self, nodes: Sequence[Node], known: dict[int, str]) -> list[str]:
@@ -170,7 +175,9 @@ class _Kernel:
             if node.index in known:
                 continue
             name = self.names.of(node)
-            lines, (value,) = Body(self.names, known, "const C", element=False, keep={node.index}).emit([node])
+            lines, (value,) = Body(self.names, known, "const C", element=False, keep={node.index}).emit(
+                [node]
+            )
             out += [f"    {line}" for line in lines]
             out.append(f"    const C {name} = {value};")
             known[node.index] = name
@@ -205,9 +212,19 @@ class _Kernel:
         body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})", spell=self._spell)
         lines, values = body.emit([n.args[0] for n in nodes])
         inner = [*loads, *lines]
-        inner += [f"{name}_lanes = part.{n.op}({name}_lanes, {v});" for n, name, v in zip(nodes, names, values, strict=True)]
-        out += ["    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {", *(f"      {line}" for line in inner), "    });"]
-        out += [f"    const C {name} = {across[n.op]}({name}_lanes);" for name, n in zip(names, nodes, strict=True)]
+        inner += [
+            f"{name}_lanes = part.{n.op}({name}_lanes, {v});"
+            for n, name, v in zip(nodes, names, values, strict=True)
+        ]
+        out += [
+            "    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {",
+            *(f"      {line}" for line in inner),
+            "    });",
+        ]
+        out += [
+            f"    const C {name} = {across[n.op]}({name}_lanes);"
+            for name, n in zip(names, nodes, strict=True)
+        ]
         known.update({n.index: name for n, name in zip(nodes, names, strict=True)})
         return out
 
@@ -225,13 +242,19 @@ class _Kernel:
         lines, values = body.emit(roots)
         inner = [*loads, *lines]
         inner += [
-            f"part.store({name}_row + c, {v});" for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
+            f"part.store({name}_row + c, {v});"
+            for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
         ]
         inner += [
             f"part.store({name}_sum + c, part.load({name}_sum + c) + {v});"
             for name, v in zip(self.sums, values[len(self.stores) :], strict=True)
         ]
-        return [*out, f"    sweep<C>(0, {n}, [&](int64_t c, auto part) AVO_LAMBDA {{", *(f"      {line}" for line in inner), "    });"]
+        return [
+            *out,
+            f"    sweep<C>(0, {n}, [&](int64_t c, auto part) AVO_LAMBDA {{",
+            *(f"      {line}" for line in inner),
+            "    });",
+        ]
 
 
 def translation_unit(title: str, kernels: Sequence[CpuKernel]) -> str:

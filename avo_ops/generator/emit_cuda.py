@@ -60,7 +60,9 @@ class Emitter:
             rows = Graph({n: v for n, v in graph.results.items() if v.span & Span.ROWS})
             sums = Graph({n: v for n, v in graph.results.items() if not v.span & Span.ROWS})
             if Features.of(sums).reductions:
-                raise TraceError(f"{case.name}: a sum over the rows of a value that needs a reduction of its own row")
+                raise TraceError(
+                    f"{case.name}: a sum over the rows of a value that needs a reduction of its own row"
+                )
             fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
             wide = self.row_steps(f"{case.name}_rows", rows, ())
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
@@ -73,7 +75,9 @@ class Emitter:
             return self.row_steps(case.name, graph, widths)
         if features.sums:
             family = self._row(case.name, graph, "column", ())
-            return [{"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}]
+            return [
+                {"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}
+            ]
         found = []
         # The flat kernel knows neither rows nor columns.
         if all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes()):
@@ -85,10 +89,23 @@ class Emitter:
     def row_steps(self, name: str, graph: Graph, widths: Sequence[int]) -> list[Json]:
         """Row reductions without column sums: in registers up to the ladder's end, then by a loop."""
         features = Features.of(graph)
-        limit = {d: schedule.row_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n for d in DTYPES}
+        limit = {
+            d: schedule.row_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n
+            for d in DTYPES
+        }
         return [
-            {"when": "rows", "limit": limit, "min_arch": 0, "steps": [_step(self._row(name, graph, "row", widths))]},
-            {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(self._row(f"{name}_loop", graph, "loop", ()))]},
+            {
+                "when": "rows",
+                "limit": limit,
+                "min_arch": 0,
+                "steps": [_step(self._row(name, graph, "row", widths))],
+            },
+            {
+                "when": "rows",
+                "limit": None,
+                "min_arch": 0,
+                "steps": [_step(self._row(f"{name}_loop", graph, "loop", ()))],
+            },
         ]
 
     def _steps(self, family: Family, name: str, graph: Graph) -> list[Json]:
@@ -125,14 +142,24 @@ class Emitter:
             least = 1
             for tile in ladder:
                 # Measured in bf16: with wider elements the generic kernel's tests cost no time beside its bytes.
-                for width in widths if kind == "row" and item == 2 else ():
-                    if least <= width <= tile.max_n and width % (16 // item) == 0:
-                        rows.append(_variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width))
+                own = widths if kind == "row" and item == 2 else ()
+                rows += [
+                    _variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
+                    for width in own
+                    if least <= width <= tile.max_n and width % (16 // item) == 0
+                ]
                 rows.append(_variant(name, kind, x, w, tile, least, tile.max_n, None))
                 least = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
         return self._add(
-            Family(name, "row" if kind == "pointwise" else kind, text, features.sums, tuple(kernel.params), variants),
+            Family(
+                name,
+                "row" if kind == "pointwise" else kind,
+                text,
+                features.sums,
+                tuple(kernel.params),
+                variants,
+            ),
             graph,
             kind,
         )
@@ -165,11 +192,15 @@ def _reduces_both_ways(graph: Graph) -> bool:
 
 def _is_full(case: Case, op: Op) -> bool:
     """Whether a case has all parameters and computes everything: the one that models run, worth kernels for one width."""
-    selecting = [a for a in op.arguments if a.kind in ("tensor", "str", "mask") and (a.optional or a.kind != "tensor")]
+    selecting = [
+        a for a in op.arguments if a.kind in ("tensor", "str", "mask") and (a.optional or a.kind != "tensor")
+    ]
     bits = iter(case.key)
     for a in selecting:
         values = [next(bits) for _ in range(a.length if a.kind == "mask" else 1)]
-        if a.kind == "mask" and not all(values) or a.kind == "tensor" and a.span == Span.COLS and not all(values):
+        if (a.kind == "mask" and not all(values)) or (
+            a.kind == "tensor" and a.span == Span.COLS and not all(values)
+        ):
             return False
     return True
 
@@ -182,8 +213,19 @@ def _variant(
     name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | None
 ) -> Json:
     item = ITEM_SIZE[x]
-    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}" + (f"_n{exact}" if exact else "")
-    arguments = [symbol, tile.block, tile.min_blocks, x, *([w] if w else []), tile.threads, tile.vectors, exact or 0]
+    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}" + (
+        f"_n{exact}" if exact else ""
+    )
+    arguments = [
+        symbol,
+        tile.block,
+        tile.min_blocks,
+        x,
+        *([w] if w else []),
+        tile.threads,
+        tile.vectors,
+        exact or 0,
+    ]
     arguments.append(str(tile.ahead).lower())
     return {
         "symbol": symbol,
@@ -285,7 +327,7 @@ class _RowKernel:
             "} // namespace avo",
             "",
             f"#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, {names}, T, P, N_, AHEAD) \\",
-            "  extern \"C\" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\",
+            '  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\',
             f"      {_wrap_macro([_qualify(d) for d in self.declared])}) {{ \\",
             f"    avo::{self.name}<{_qualified_names(names)}, BLOCK, T, P, N_, AHEAD>({call}); \\",
             "  }",
@@ -335,7 +377,9 @@ class _RowKernel:
         """The loop over the rows of a block."""
         out: list[str] = []
         if self.last:
-            most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin"))
+            most = max(
+                self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin")
+            )
             out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
         if not self.looped:
             for n in self.column_loads:
@@ -359,7 +403,10 @@ class _RowKernel:
             "    const bool live = row < M;",
         ]
         if self.looped:
-            out += [f"    const C {identifier(n.attr)} = live ? {n.attr}_ptr[row] : C(0);" for n in self.statistics]
+            out += [
+                f"    const C {identifier(n.attr)} = live ? {n.attr}_ptr[row] : C(0);"
+                for n in self.statistics
+            ]
         elif self.row_loads or self.statistics:
             out += [f"    Vec<X, V> {n.attr}_vec[P];" for n in self.row_loads]
             out += [f"    C {identifier(n.attr)};" for n in self.statistics]
@@ -367,7 +414,10 @@ class _RowKernel:
             ahead = [f"{n.attr}_next" for n in [*self.row_loads, *self.statistics]]
             out.append("    if constexpr (kAhead) {")
             for n in self.row_loads:
-                out += ["#pragma unroll", f"      for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];"]
+                out += [
+                    "#pragma unroll",
+                    f"      for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];",
+                ]
             out += [f"      {identifier(n.attr)} = {n.attr}_next;" for n in self.statistics]
             out += [
                 f"      fetch(row + step, {', '.join(ahead)});",
@@ -413,7 +463,11 @@ class _RowKernel:
 
     def _roots(self, k: int) -> list[Node]:
         if k <= self.last:
-            return [n.args[0] for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
+            return [
+                n.args[0]
+                for n in self.nodes
+                if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k
+            ]
         return [*self.stores.values(), *(n.args[0] for n in self.sums)]
 
     @staticmethod
@@ -453,15 +507,21 @@ class _RowKernel:
         """A lambda that loads what a row needs, and in a persistent kernel the loads of the first row."""
         if not self.row_loads and not self.statistics:
             return []
-        into = [f"Vec<X, V> (&{n.attr}_to)[P]" for n in self.row_loads] + [f"C& {n.attr}_to" for n in self.statistics]
+        into = [f"Vec<X, V> (&{n.attr}_to)[P]" for n in self.row_loads] + [
+            f"C& {n.attr}_to" for n in self.statistics
+        ]
         out = [f"  const auto fetch = [&]({', '.join(['int64_t row', *into])}) {{", "    if (row < M) {"]
-        out += [f"      tile.load({n.attr}_to, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads]
+        out += [
+            f"      tile.load({n.attr}_to, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads
+        ]
         out += [f"      {n.attr}_to = {n.attr}_ptr[row];" for n in self.statistics]
         out += ["    } else {"]
         out += [f"      clear({n.attr}_to);" for n in self.row_loads]
         out += [f"      {n.attr}_to = C(0);" for n in self.statistics]
         out += ["    }", "  };"]
-        out.append("  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.")
+        out.append(
+            "  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row."
+        )
         out += [f"  Vec<X, V> {n.attr}_next[P];" for n in self.row_loads]
         out += [f"  C {n.attr}_next;" for n in self.statistics]
         ahead = ", ".join(f"{n.attr}_next" for n in [*self.row_loads, *self.statistics])
@@ -475,7 +535,9 @@ class _RowKernel:
             if node.index in known:
                 continue
             name = self.names.of(node)
-            lines, (value,) = Body(self.names, known, "const C", approximate="<A>", element=False, keep={node.index}).emit([node])
+            lines, (value,) = Body(
+                self.names, known, "const C", approximate="<A>", element=False, keep={node.index}
+            ).emit([node])
             out += [f"    {line}" for line in lines]
             out.append(f"    const C {name} = {value};")
             known[node.index] = name
@@ -486,15 +548,22 @@ class _RowKernel:
         out = []
         for n in self.column_loads:
             if self._reads(k, n) and self.looped:
-                out += [f"{indent}Vec<W, V> {n.attr}_vec[1];", f"{indent}tile.load_columns({n.attr}_vec, {n.attr}_ptr);"]
+                out += [
+                    f"{indent}Vec<W, V> {n.attr}_vec[1];",
+                    f"{indent}tile.load_columns({n.attr}_vec, {n.attr}_ptr);",
+                ]
             elif self._reads(k, n) and not self._held(n):
                 assert by_vector, "an operand of a reduction is held"
-                out.append(f"{indent}if constexpr (!kAhead) tile.load_columns({n.attr}_vec[0], p, {n.attr}_ptr);")
+                out.append(
+                    f"{indent}if constexpr (!kAhead) tile.load_columns({n.attr}_vec[0], p, {n.attr}_ptr);"
+                )
         return out
 
     def _held(self, load: Node) -> bool:
         """Whether a column operand stays in registers in every variant: one that a reduction reads, or a sum needs."""
-        return not self.looped and (bool(self.sums) or any(self._reads(k, load) for k in range(1, self.last + 1)))
+        return not self.looped and (
+            bool(self.sums) or any(self._reads(k, load) for k in range(1, self.last + 1))
+        )
 
     def _element(self, k: int, known: dict[int, str]) -> dict[int, str]:
         """Spellings of the operands inside an element of pass k."""
@@ -555,7 +624,8 @@ class _RowKernel:
         inner = list(lines)
         inner += [f"{name}_out[j] = {value};" for name, value in zip(self.stores, stores, strict=True)]
         inner += [
-            f"if (live) {self._sum_name(n)}[p][j] += {value};" for n, value in zip(self.sums, sums, strict=True)
+            f"if (live) {self._sum_name(n)}[p][j] += {value};"
+            for n, value in zip(self.sums, sums, strict=True)
         ]
         address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
         live = "true" if self.kind == "flat" else "live"
@@ -607,7 +677,9 @@ def _finish_text(
         out.append("  if (blockIdx.y) return;")
         known = {}
         for i, s in enumerate(sums):
-            out.append(f"  const C sum{i} = finish_column<kBlock>(partials + {i} * N, groups, {count} * N, column, exists);")
+            out.append(
+                f"  const C sum{i} = finish_column<kBlock>(partials + {i} * N, groups, {count} * N, column, exists);"
+            )
             known[s.index] = f"sum{i}"
         out.append("  if (!exists || threadIdx.x >= 32) return;")
         known |= {
@@ -618,7 +690,9 @@ def _finish_text(
         }
         lines, values = Body(Names(), known, "const C", approximate="<A>").emit(list(results.values()))
         out += [f"  {line}" for line in lines]
-        out += [f"  if ({r}_ptr) {r}_ptr[column] = narrow<W>({v});" for r, v in zip(results, values, strict=True)]
+        out += [
+            f"  if ({r}_ptr) {r}_ptr[column] = narrow<W>({v});" for r, v in zip(results, values, strict=True)
+        ]
     call = ", ".join(d.split()[-1] for d in declared)
     out += [
         "}",
@@ -626,7 +700,7 @@ def _finish_text(
         "} // namespace avo",
         "",
         "#define AVO_KERNEL(NAME, BLOCK, C, W) \\",
-        "  extern \"C\" __global__ void __launch_bounds__(BLOCK) NAME( \\",
+        '  extern "C" __global__ void __launch_bounds__(BLOCK) NAME( \\',
         f"      {_wrap_macro([_qualify(d) for d in declared])}) {{ \\",
         f"    avo::{name}<avo::C, avo::W, BLOCK>({call}); \\",
         "  }",
@@ -639,7 +713,12 @@ def _qualify(declaration: str) -> str:
     """A parameter as it stands outside the namespace, in the macro."""
     for name in ("compute_t<X>", "X*", "W*", "C*"):
         if name in declaration:
-            inner = {"compute_t<X>": "avo::compute_t<avo::X>", "X*": "avo::X*", "W*": "avo::W*", "C*": "avo::C*"}[name]
+            inner = {
+                "compute_t<X>": "avo::compute_t<avo::X>",
+                "X*": "avo::X*",
+                "W*": "avo::W*",
+                "C*": "avo::C*",
+            }[name]
             return declaration.replace(name, inner)
     return declaration
 

@@ -49,7 +49,8 @@ class Source:
 class Primitive:
     """One operation: its spelling in kernels (``{0}``, ``{1}``, ... are the operands) and its cost.
 
-    What it means, ``definitions/primitives.py`` says in torch. ``cost`` counts lane instructions of a float32 evaluation on a GPU, roughly.
+    What it means, ``definitions/primitives.py`` says in torch. ``cost`` counts lane
+    instructions of a float32 evaluation on a GPU, roughly.
     """
 
     spelling: str
@@ -129,7 +130,9 @@ class Node:
         return self.op in PRIMITIVES and PRIMITIVES[self.op].result == "mask"
 
     def __repr__(self) -> str:
-        inner = ", ".join([f"%{a.index}" for a in self.args] + ([repr(self.attr)] if self.attr is not None else []))
+        inner = ", ".join(
+            [f"%{a.index}" for a in self.args] + ([repr(self.attr)] if self.attr is not None else [])
+        )
         return f"%{self.index}:{self.span.text or '1'} = {self.op}({inner})"
 
 
@@ -228,7 +231,11 @@ def verify(graph: Graph) -> None:
         if node.op in LEAVES:
             ok = not node.args and node.attr is not None
         elif node.is_reduction:
-            ok = len(node.args) == 1 and node.attr in (Span.ROWS, Span.COLS) and bool(node.args[0].span & node.attr)
+            ok = (
+                len(node.args) == 1
+                and node.attr in (Span.ROWS, Span.COLS)
+                and bool(node.args[0].span & node.attr)
+            )
             ok = ok and not node.args[0].is_mask
         elif node.op in PRIMITIVES:
             ok = len(node.args) == arity[node.op]

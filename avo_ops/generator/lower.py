@@ -6,12 +6,12 @@ import linecache
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from .ir import MASK_OPERANDS, Builder, Graph, Node, Source, Span, is_const
-from .trace import TraceError, Traced, dim_of
+from .trace import Traced, TraceError, dim_of
 
 Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
 
@@ -76,7 +76,11 @@ class _Lowering:
 
     def number(self, value: Node) -> Node:
         """A mask as 1 and 0, as torch promotes it in arithmetic."""
-        return self.builder.make("where", value, self.builder.const(1.0), self.builder.const(0.0)) if value.is_mask else value
+        return (
+            self.builder.make("where", value, self.builder.const(1.0), self.builder.const(0.0))
+            if value.is_mask
+            else value
+        )
 
     def mask(self, value: Any) -> Node:
         """An operand as a mask: whether it differs from 0."""
@@ -87,7 +91,9 @@ class _Lowering:
 
     def pointwise(self, op: str, args: list[Any]) -> Node:
         masks = MASK_OPERANDS.get(op, ())
-        return self.builder.make(op, *(self.mask(a) if i in masks else self.operand(a) for i, a in enumerate(args)))
+        return self.builder.make(
+            op, *(self.mask(a) if i in masks else self.operand(a) for i, a in enumerate(args))
+        )
 
     def dims(self, node: torch.fx.Node) -> list[Span]:
         """The dims of a node's shape as rows, columns or nothing; rows and columns at most once."""
@@ -135,7 +141,9 @@ class _Lowering:
         elif name in _POINTWISE:
             unknown = [k for k in node.kwargs if k not in _IGNORED]
             if unknown:
-                raise _Unsupported(f"{node.target} with {unknown[0]}={node.kwargs[unknown[0]]!r} is not supported")
+                raise _Unsupported(
+                    f"{node.target} with {unknown[0]}={node.kwargs[unknown[0]]!r} is not supported"
+                )
             result = self.pointwise(_POINTWISE[name], args)
         elif name in _VIEWS:
             result = self.view(name, node)
@@ -149,7 +157,11 @@ class _Lowering:
             if value.dtype == torch.bool and not result.is_mask:  # as in mask + mask
                 return self.builder.make("ne", result, self.builder.const(0.0))
             # A function that computes in a narrower type rounds each of its values to it.
-            if value.dtype in _ROUNDINGS and name not in _VIEWS and result.op not in ("const", _ROUNDINGS[value.dtype]):
+            if (
+                value.dtype in _ROUNDINGS
+                and name not in _VIEWS
+                and result.op not in ("const", _ROUNDINGS[value.dtype])
+            ):
                 result = self.builder.make(_ROUNDINGS[value.dtype], result)
         return result
 
@@ -158,7 +170,9 @@ class _Lowering:
         assert isinstance(source, torch.fx.Node)
         before, after = ([d for d in self.dims(n) if d] for n in (source, node))
         kept = [d for d in after if d in before]
-        if name not in _MAY_PERMUTE and (kept != before or len(after) > len(before) and name not in ("expand", "broadcast_to")):
+        if name not in _MAY_PERMUTE and (
+            kept != before or (len(after) > len(before) and name not in ("expand", "broadcast_to"))
+        ):
             raise _Unsupported(f"{node.target} moves values between rows and columns")
         value = self.values[source]
         return value if isinstance(value, Node) else self.operand(source)  # a mask stays one
@@ -275,6 +289,7 @@ def lower(traced: Traced, builder: Builder) -> Graph:
     # A node of the derived gradient has the autograd sequence number of the node that it belongs to.
     line_of_sequence: dict[Any, Source] = {}
     outputs: list[Any] = []
+    node: torch.fx.Node
     for node in traced.graph.nodes:
         own = source_of(node)
         sequence = node.meta.get("seq_nr")
@@ -284,9 +299,11 @@ def lower(traced: Traced, builder: Builder) -> Graph:
         if node.op == "placeholder":
             operand = next(placeholders)
             scalar = operand.span == Span.NONE and not operand.name.startswith("grad_")
-            low.values[node] = builder.make("scalar" if scalar else "load", attr=operand.name, span=operand.span)
+            low.values[node] = builder.make(
+                "scalar" if scalar else "load", attr=operand.name, span=operand.span
+            )
         elif node.op == "output":
-            outputs = list(node.args[0])
+            outputs = list(cast(Any, node.args[0]))
         else:
             try:
                 low.values[node] = low.lower(node)
@@ -301,13 +318,17 @@ def lower(traced: Traced, builder: Builder) -> Graph:
     for name, out in zip(names, outputs, strict=True) if not problems else ():
         if isinstance(out, torch.fx.Node) and isinstance(low.values[out], Node):
             if not name.startswith("grad_") and low.operand(out).span == Span.NONE and not any(low.dims(out)):
-                problems.append(f"{source_of(out)}: the result {name} is one number for the whole call; reduce along the columns only")
+                problems.append(
+                    f"{source_of(out)}: the result {name} is one number for the whole call; reduce along the columns only"
+                )
                 break
             missing = [s for s in low.dims(out) if s and not low.operand(out).span & s]
             if missing and not (name.startswith("grad_") and is_const(low.operand(out), 0.0)):
                 what = f"the gradient of {name[5:]}" if name.startswith("grad_") else f"the result {name}"
                 axis = "rows" if Span.ROWS in missing else "columns"
-                problems.append(f"{source_of(out) or '<gradient>'}: {what} has one value for all {axis}; no kernel repeats a value")
+                problems.append(
+                    f"{source_of(out) or '<gradient>'}: {what} has one value for all {axis}; no kernel repeats a value"
+                )
     builder.source = None
     if problems:
         raise TraceError("this function cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
@@ -321,7 +342,9 @@ def source_of(node: torch.fx.Node) -> Source | None:
 
 
 def _last_on_line(graph: torch.fx.Graph) -> dict[Source | None, torch.fx.Node]:
-    return {source_of(n): n for n in graph.nodes if n.op == "call_function" and "sym_size" not in str(n.target)}
+    return {
+        source_of(n): n for n in graph.nodes if n.op == "call_function" and "sym_size" not in str(n.target)
+    }
 
 
 def _assigned_name(source: Source | None) -> str | None:

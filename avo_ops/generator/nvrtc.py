@@ -29,7 +29,9 @@ class Nvrtc:
             NvrtcError: the source did not compile; the message is the compiler's log.
         """
         lib, program = self.library, ctypes.c_void_p()
-        self._check(lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None))
+        self._check(
+            lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
+        )
         try:
             flags = [f"--gpu-architecture={arch}", *options]
             array = (ctypes.c_char_p * len(flags))(*(f.encode() for f in flags))
@@ -62,7 +64,12 @@ def _candidates() -> list[str]:
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
     # CUDA 12 packages have a folder each; those of CUDA 13 share nvidia/cu13.
-    found = [str(p) for r in roots for g in ("cuda_nvrtc/lib", "cu1[0-9]/lib") for p in sorted(r.glob(f"{g}/libnvrtc.so.1[0-9]"))]
+    found = [
+        str(p)
+        for r in roots
+        for g in ("cuda_nvrtc/lib", "cu1[0-9]/lib")
+        for p in sorted(r.glob(f"{g}/libnvrtc.so.1[0-9]"))
+    ]
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         found += [str(p) for p in sorted(Path(home).glob("lib64/libnvrtc.so.1[0-9]"))] if home else []
     return [*found, "libnvrtc.so.12", "libnvrtc.so.13"]

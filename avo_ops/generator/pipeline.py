@@ -52,7 +52,11 @@ def generate(records: Iterable[OpDef]) -> Generated:
         units.append(record.name)
     files["cpu/index.cpp"] = emit_cpu.index_unit(units)
     files |= {f"cuda/{f.name}.cu": f.text for f in families.values()}
-    plan_json = {"version": 1, "operators": operators, "families": {f.name: _family_json(f) for f in families.values()}}
+    plan_json = {
+        "version": 1,
+        "operators": operators,
+        "families": {f.name: _family_json(f) for f in families.values()},
+    }
     files["plan.json"] = _dump(plan_json)
     return Generated(files, families, plan_json)
 
@@ -65,7 +69,11 @@ def _operator_json(plan: Plan, ops: list[Json]) -> Json:
         "formula": record.formula,
         "source": record.source,
         "ops": ops,
-        "autograd": {"differentiable": list(plan.differentiable), "saved": saved, "gradients": plan.gradients},
+        "autograd": {
+            "differentiable": list(plan.differentiable),
+            "saved": saved,
+            "gradients": plan.gradients,
+        },
     }
 
 
@@ -112,7 +120,8 @@ def _case_json(case: Case, cpu: emit_cpu.CpuKernel | None, cuda: list[Json]) -> 
 
 def expression_json(graph: Graph) -> Json:
     """A graph for the registry, which evaluates it with torch where no kernel serves."""
-    nodes, number = graph.nodes(), {}
+    nodes = graph.nodes()
+    number: dict[int, int] = {}
     rows = []
     for node in nodes:
         number[node.index] = len(number)

@@ -78,7 +78,6 @@ class Plan:
     gradients: dict[str, int] = field(default_factory=dict)
 
 
-
 def parse_schema(record: OpDef) -> tuple[Argument, ...]:
     """The arguments of a record's schema.
 
@@ -91,15 +90,21 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
         text = re.sub(r"\[\]", "[]", str(a.type))
         optional = text.startswith("Optional[")
         text = text.removeprefix("Optional[").removesuffix("]") if optional else text
-        kind = {"Tensor": "tensor", "List[int]": "ints", "int": "int", "float": "float", "str": "str"}.get(text)
+        kind = {"Tensor": "tensor", "List[int]": "ints", "int": "int", "float": "float", "str": "str"}.get(
+            text
+        )
         if kind is None:
-            raise ValueError(f"{record.name}: argument {a.name} has type {text}, which records do not support")
+            raise ValueError(
+                f"{record.name}: argument {a.name} has type {text}, which records do not support"
+            )
         span = Span.parse(record.spans.get(a.name, "MN")) if kind == "tensor" else Span.NONE
         arguments.append(Argument(a.name, kind, optional, span, record.choices.get(a.name, ())))
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
         if a.name in (*record.results, "grad", "mask") or a.name.startswith("grad_"):
-            raise ValueError(f"{record.name}: rename the argument {a.name}: a result or an argument of the backward is called so")
+            raise ValueError(
+                f"{record.name}: rename the argument {a.name}: a result or an argument of the backward is called so"
+            )
     return tuple(arguments)
 
 
@@ -120,7 +125,9 @@ def _patterns(arguments: Sequence[Argument]) -> list[_Pattern]:
     optional = [a.name for a in arguments if a.kind == "tensor" and a.optional]
     strings = [a for a in arguments if a.kind == "str"]
     return [
-        _Pattern(dict(zip(optional, bits, strict=True)), dict(zip((s.name for s in strings), chosen, strict=True)))
+        _Pattern(
+            dict(zip(optional, bits, strict=True)), dict(zip((s.name for s in strings), chosen, strict=True))
+        )
         for bits in itertools.product((False, True), repeat=len(optional))
         for chosen in itertools.product(*(s.choices for s in strings))
     ]
@@ -169,7 +176,11 @@ def _located(record: OpDef, error: TraceError) -> TraceError:
 
 
 def _keywords(
-    arguments: Sequence[Argument], pattern: _Pattern, tensors: dict[str, Any], numbers: dict[str, Any], cols: Any
+    arguments: Sequence[Argument],
+    pattern: _Pattern,
+    tensors: dict[str, Any],
+    numbers: dict[str, Any],
+    cols: Any,
 ) -> dict[str, Any]:
     """The definition's keyword arguments in the canonical (rows, columns) call."""
     fixed = {"ints": [cols], "int": -1}
@@ -184,7 +195,9 @@ def _keywords(
     return values
 
 
-def _select_key(arguments: Sequence[Argument], pattern: _Pattern, mask: Sequence[bool] = ()) -> tuple[int, ...]:
+def _select_key(
+    arguments: Sequence[Argument], pattern: _Pattern, mask: Sequence[bool] = ()
+) -> tuple[int, ...]:
     key: list[int] = []
     for a in arguments:
         if a.kind == "tensor" and a.optional:
@@ -259,14 +272,25 @@ class _Derived:
 
 
 def _derive(
-    record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: tuple[str, ...], names: dict[str, str]
+    record: OpDef,
+    arguments: Sequence[Argument],
+    pattern: _Pattern,
+    grads: tuple[str, ...],
+    names: dict[str, str],
 ) -> _Derived:
     b = Builder(rules=local_rules)
     joint = _round_shared_results(b, _joint(record, arguments, pattern, grads, b), record.results)
     results = {n: node for n, node in joint.results.items() if n in record.results}
     forward_nodes = {n.index: n for n in walk(results.values())}
     known = frozenset(i for i, n in forward_nodes.items() if n.span == Span.ROWS)
-    joint = Graph({**results, **split_sums(b, Graph({n: v for n, v in joint.results.items() if n not in results}), known).results})
+    joint = Graph(
+        {
+            **results,
+            **split_sums(
+                b, Graph({n: v for n, v in joint.results.items() if n not in results}), known
+            ).results,
+        }
+    )
     cut = _Cut(b, forward_nodes, {node.index: name for name, node in results.items()}, names)
     backward = cut.backward({n: v for n, v in joint.results.items() if n not in results})
     statistics = {name: forward_nodes[index] for index, name in cut.statistics.items()}
@@ -320,7 +344,9 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
     for d in derived:
         for name, node in d.forward.results.items():
             if node.span == Span.COLS and not node.is_reduction:
-                problems.append(f"{node.source}: the result {name} does not vary along the rows and is not a sum over them; compute it outside")
+                problems.append(
+                    f"{node.source}: the result {name} does not vary along the rows and is not a sum over them; compute it outside"
+                )
         if any(not a.optional and a.span == Span.BOTH for a in tensors):
             whole = {**d.forward.results, **d.backward.results}
             for node in walk(whole.values()):
@@ -334,7 +360,10 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
         else:
             problems.append("no argument has the shape of the whole call (rows, columns)")
     if problems:
-        raise _located(record, TraceError(f"{record.name} cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems))))
+        raise _located(
+            record,
+            TraceError(f"{record.name} cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems))),
+        )
 
 
 def make_plan(record: OpDef) -> Plan:
@@ -352,7 +381,11 @@ def make_plan(record: OpDef) -> Plan:
         if any(bits)
     ]
     names_of: list[dict[str, str]] = [{} for _ in patterns]
-    derived = {(i, g): _derive(record, arguments, p, g, names_of[i]) for i, p in enumerate(patterns) for g in grad_sets}
+    derived = {
+        (i, g): _derive(record, arguments, p, g, names_of[i])
+        for i, p in enumerate(patterns)
+        for g in grad_sets
+    }
     _check_normal_form(record, tensors, derived.values())
 
     # What any case needs is saved in all of them: one schema serves every case.
@@ -361,7 +394,9 @@ def make_plan(record: OpDef) -> Plan:
     for d in derived.values():
         statistics += [s for s in d.statistics if s not in statistics]
         needed |= {n.attr for n in d.backward.nodes() if n.op == "load"}
-    differentiable = tuple(a.name for a in tensors if any(_differs_from_zero(d, a.name) for d in derived.values()))
+    differentiable = tuple(
+        a.name for a in tensors if any(_differs_from_zero(d, a.name) for d in derived.values())
+    )
     differentiable = differentiable or (tensors[0].name,)
     saved_results = [r for r in record.results if r in needed]
     dtype_of = {r: record.dtypes.get(r, tensors[0].name) for r in record.results}
@@ -379,7 +414,9 @@ def make_plan(record: OpDef) -> Plan:
     # A tensor is also saved where nothing else in the backward has the dtype of its gradient, or the shape of the call.
     needed |= {g[0] for g in groups if not {*g} & {*needed, *dtype_of.values()}}
     saved_args = [a for a in tensors if a.name in needed or a.span != Span.BOTH]
-    whole = [a for a in saved_args if a.span == Span.BOTH] + [r for r in saved_results if span_of[r] == Span.BOTH]
+    whole = [a for a in saved_args if a.span == Span.BOTH] + [
+        r for r in saved_results if span_of[r] == Span.BOTH
+    ]
     if not whole and not (len(record.results) == 1 and span_of[record.results[0]] == Span.BOTH):
         saved_args = [a for a in tensors if a in saved_args or a is tensors[0]]
 
@@ -388,7 +425,11 @@ def make_plan(record: OpDef) -> Plan:
     public_cases, forward_cases = [], []
     for i, pattern in enumerate(patterns):
         d = derived[i, grad_sets[0]]
-        named = {names_of[i].get(signature(Graph({"": n}))): n for n in walk(d.forward.results.values()) if n.span == Span.ROWS}
+        named = {
+            names_of[i].get(signature(Graph({"": n}))): n
+            for n in walk(d.forward.results.values())
+            if n.span == Span.ROWS
+        }
         own = {s: named[s] for s in statistics if s in named}
         graph = _case_graph(d.builder, {**d.forward.results, **own})
         name = f"{record.name}_forward{pattern.suffix(record)}"
@@ -397,7 +438,9 @@ def make_plan(record: OpDef) -> Plan:
         # A statistic that this pattern lacks is returned all the same (as an empty tensor is not None in a schema).
         forward_cases.append(Case(key, name, graph, (True,) * (len(returns) + len(stat_returns))))
     primary = arguments.index(tensors[0])
-    public = Op(record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(public_cases))
+    public = Op(
+        record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(public_cases)
+    )
     forward = Op(
         f"{record.name}_forward",
         f"{record.name}_forward{_with_returns(record.schema, [r.name for r in (*returns, *stat_returns)])}",
@@ -431,26 +474,47 @@ def make_plan(record: OpDef) -> Plan:
             for r, source in dtype_of.items():
                 if source == name:
                     return r if r in names else (f"grad_{r}" if several else "grad")
-        raise TraceError(f"{record.name}: the dtype of the gradient of {group[0]} is not known in the backward")
+        raise TraceError(
+            f"{record.name}: the dtype of the gradient of {group[0]} is not known in the backward"
+        )
 
     spans = {a.name: a.span for a in tensors}
     backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g)) for g in groups)
     backward_cases = []
-    for (i, grads), d in derived.items():
+    for (_, grads), d in derived.items():
         pattern = _Pattern(
-            {**{g.name: (r in grads) for g, r in zip(grad_arguments, record.results, strict=True) if several}, **d.pattern.present},
+            {
+                **{
+                    g.name: (r in grads)
+                    for g, r in zip(grad_arguments, record.results, strict=True)
+                    if several
+                },
+                **d.pattern.present,
+            },
             d.pattern.chosen,
         )
         for bits in itertools.product((False, True), repeat=len(groups)):
             exists = [bit and _differs_from_zero(d, g[0]) for bit, g in zip(bits, groups, strict=True)]
             computed = _computed(exists, backward_returns, groups, d)
-            results = {f"grad_{g[0]}": d.backward.results[f"grad_{g[0]}"] for g, c in zip(groups, computed, strict=True) if c}
-            everything = all(c or not _differs_from_zero(d, g[0]) for c, g in zip(computed, groups, strict=True))
+            results = {
+                f"grad_{g[0]}": d.backward.results[f"grad_{g[0]}"]
+                for g, c in zip(groups, computed, strict=True)
+                if c
+            }
+            everything = all(
+                c or not _differs_from_zero(d, g[0]) for c, g in zip(computed, groups, strict=True)
+            )
             name = f"{record.name}_backward{d.pattern.suffix(record)}"
             name += "" if grads == tuple(record.results) else "".join(f"_from_{g}" for g in grads)
-            name += "" if everything else "_to" + "".join(f"_{g[0]}" for g, c in zip(groups, computed, strict=True) if c)
+            name += (
+                ""
+                if everything
+                else "_to" + "".join(f"_{g[0]}" for g, c in zip(groups, computed, strict=True) if c)
+            )
             graph = _case_graph(d.builder, _rename_grads(d.builder, results, several))
-            backward_cases.append(Case(_select_key(backward_arguments, pattern, bits), name, graph, tuple(exists)))
+            backward_cases.append(
+                Case(_select_key(backward_arguments, pattern, bits), name, graph, tuple(exists))
+            )
     backward_cases = _share(backward_cases)
     schema = ", ".join(_declare(a) for a in backward_arguments)
     results_text = ", ".join("Tensor?" for _ in groups)
@@ -498,7 +562,9 @@ def _rename_grads(b: Builder, results: dict[str, Node], several: bool) -> dict[s
         if node.op == "load" and str(node.attr).startswith("grad_"):
             new[node.index] = b.load("grad", node.span)
         else:
-            new[node.index] = node if args == node.args else b.make(node.op, *args, attr=node.attr, span=node.span)
+            new[node.index] = (
+                node if args == node.args else b.make(node.op, *args, attr=node.attr, span=node.span)
+            )
     b.source = b.name = None
     return {name: new[node.index] for name, node in results.items()}
 
@@ -526,7 +592,14 @@ def _same(d: _Derived, a: str, b: str) -> bool:
 
 
 def _declare(a: Argument) -> str:
-    kind = {"tensor": "Tensor", "ints": "SymInt[]", "int": "int", "float": "float", "str": "str", "mask": "bool[]"}[a.kind]
+    kind = {
+        "tensor": "Tensor",
+        "ints": "SymInt[]",
+        "int": "int",
+        "float": "float",
+        "str": "str",
+        "mask": "bool[]",
+    }[a.kind]
     return f"{kind}{'?' if a.optional else ''} {a.name}"
 
 

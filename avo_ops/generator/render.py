@@ -10,19 +10,20 @@ from .ir import PRIMITIVES, Node, Span, uses
 
 # Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
-    "alignas alignof and_eq asm bitand bitor catch compl concept consteval constexpr constinit decltype dynamic_cast explicit"
-    " export friend mutable namespace noexcept not_eq nullptr or_eq protected requires static_assert static_cast throw try"
-    " typedef typeid using virtual wchar_t xor_eq linux unix avo"
-    " R first own count total column out fetch exists shared step turn lowest highest quiet_nan clear narrow widen sweep"
-    " threadIdx blockIdx blockDim gridDim f16 f32 f64 bf16 Vec RowTile RowScratch Sum Max Min c0 int64_t compute_t"
-    " row_begin row_end col_begin col_end load_row open_row close_row load_stat store_stat partial_row zero_partial hsum hamax"
-    " hamin scratch_buffer row_reduce write_partial finish_column kN kBlock kVector"
-    " whole body A WholeTile starts_at_chunk accuracy_t kAhead"
-    " "
-    "M N T P V C X W K row rows live tile part turn scratch base step double float int bool const char long short signed"
-    " unsigned void auto if else for while do switch case default return struct class template typename this new delete"
-    " operator public private static extern inline register volatile goto break continue sizeof union enum and or not xor"
-    " true false p j c a n aligned partials groups chunk".split()
+    """
+    A C K M Max Min N P R RowScratch RowTile Sum T V Vec W WholeTile X a accuracy_t alignas aligned alignof
+    and and_eq asm auto avo base bf16 bitand bitor blockDim blockIdx body bool break c c0 case catch char
+    chunk class clear close_row col_begin col_end column compl compute_t concept const consteval constexpr
+    constinit continue count decltype default delete do double dynamic_cast else enum exists explicit export
+    extern f16 f32 f64 false fetch finish_column first float for friend goto gridDim groups hamax hamin
+    highest hsum if inline int int64_t j kAhead kBlock kN kVector linux live load_row load_stat long lowest
+    mutable n namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p part
+    partial_row partials private protected public quiet_nan register requires return row row_begin row_end
+    row_reduce rows scratch scratch_buffer shared short signed sizeof starts_at_chunk static static_assert
+    static_cast step store_stat struct sweep switch template this threadIdx throw tile total true try turn
+    typedef typeid typename union unix unsigned using virtual void volatile wchar_t while whole widen
+    write_partial xor xor_eq zero_partial
+    """.split()  # noqa: SIM905
 )
 
 
@@ -70,6 +71,10 @@ class Names:
         return self.reserve(name)
 
 
+def _unchanged(text: str) -> str:
+    return text
+
+
 @dataclass
 class Body:
     """Straight-line code for some roots: ``known`` nodes have a name already, shared ones get one.
@@ -80,11 +85,13 @@ class Body:
     names: Names
     known: dict[int, str]
     declare: str  # how a value is declared, as in "const C"
-    row_value: Callable[[str], str] = staticmethod(lambda text: text)
+    row_value: Callable[[str], str] = _unchanged
     element: bool = True
     keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
     approximate: str = ""  # follows the name of a function that has an accuracy
-    spell: Callable[[Node], str | None] | None = None  # another spelling than the primitive's, where it is not None
+    spell: Callable[[Node], str | None] | None = (
+        None  # another spelling than the primitive's, where it is not None
+    )
 
     def emit(self, roots: Iterable[Node]) -> tuple[list[str], list[str]]:
         """The statements, and one expression for each root."""
@@ -173,9 +180,17 @@ def row_level(nodes: Iterable[Node], roots: Iterable[Node], phase: dict[int, int
         for a in n.args:
             users.setdefault(a.index, []).append(n)
     for n in nodes:
-        if n.span & Span.COLS or n.op in ("load", "scalar", "const", "size") or n.is_reduction or n.index not in inside:
+        if (
+            n.span & Span.COLS
+            or n.op in ("load", "scalar", "const", "size")
+            or n.is_reduction
+            or n.index not in inside
+        ):
             continue
-        later = any(u.span & Span.COLS or u.is_reduction or phase[u.index] > phase[n.index] for u in users.get(n.index, []))
+        later = any(
+            u.span & Span.COLS or u.is_reduction or phase[u.index] > phase[n.index]
+            for u in users.get(n.index, [])
+        )
         if later or n.index in result or count[n.index] > 1 or n.name:
             wanted.setdefault(phase[n.index], []).append(n)
     return wanted

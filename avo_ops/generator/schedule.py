@@ -74,14 +74,23 @@ def pointwise_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     vector = 16 // item
     persist = 4 if features.column_loads else 0
     return tuple(
-        Tile(threads=t, vectors=1, block=256, min_blocks=4, max_n=0 if t == 128 else t * vector, persist=persist)
+        Tile(
+            threads=t,
+            vectors=1,
+            block=256,
+            min_blocks=4,
+            max_n=0 if t == 128 else t * vector,
+            persist=persist,
+        )
         for t in (8, 32, 128)
     )
 
 
 def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
     """The tiles of a kernel that reduces rows."""
-    return sums_ladder(features, item) if features.sums else row_ladder(features, item, column_item, with_sums)
+    return (
+        sums_ladder(features, item) if features.sums else row_ladder(features, item, column_item, with_sums)
+    )
 
 
 def row_ladder(features: Features, item: int, column_item: int, with_sums: bool = False) -> tuple[Tile, ...]:
@@ -93,7 +102,9 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
     vector = 16 // item
     # What 64 registers a thread (1024 threads a block) hold of the row operands; a packed vector takes four.
     most = 8 if features.row_loads == 1 else 4 if features.row_loads == 2 else 2
-    threads = (8, 32, 64, 128, 256, 512) if item < 8 else (32, 256)  # float64 is bound by arithmetic: fewer kernels do
+    threads = (
+        (8, 32, 64, 128, 256, 512) if item < 8 else (32, 256)
+    )  # float64 is bound by arithmetic: fewer kernels do
     tiles = []
     for t in threads:
         block = max(128, t)
@@ -127,7 +138,14 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     and 4 rows in each of 2 blocks an SM; 8192x4096 59.9 us with 256 threads, 2 rows, 1 block; 8192x8192 112.9 us with 512.
     """
     vector = 16 // item
-    shapes = [(32, 1, 256, 3), (64, 1, 256, 3), (128, 1, 256, 3), (256, 1, 256, 3), (256, 2, 512, 1), (512, 2, 512, 1)]
+    shapes = [
+        (32, 1, 256, 3),
+        (64, 1, 256, 3),
+        (128, 1, 256, 3),
+        (256, 1, 256, 3),
+        (256, 2, 512, 1),
+        (512, 2, 512, 1),
+    ]
     if item == 8:
         shapes = [shapes[0], shapes[3], shapes[5]]
     if item >= 4:  # half as many values in a vector: four fit

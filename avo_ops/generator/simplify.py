@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .ir import PRIMITIVES, Builder, Graph, Node, Span, is_const, uses
 
@@ -145,7 +146,9 @@ def phase_of(nodes: list[Node], known: frozenset[int] = frozenset()) -> dict[int
     phase: dict[int, int] = {}
     for node in nodes:
         before = max((phase[a.index] for a in node.args), default=0)
-        phase[node.index] = 0 if node.index in known else before + (node.is_reduction and node.attr == Span.COLS)
+        phase[node.index] = (
+            0 if node.index in known else before + (node.is_reduction and node.attr == Span.COLS)
+        )
     return phase
 
 
@@ -190,43 +193,58 @@ def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) ->
 
 def _splits(value: Node, phase: dict[int, int], at: int) -> bool:
     """Whether the sum of ``value``, which becomes known in phase ``at``, splits into sums that are known earlier."""
-    terms = _terms(value)
-    return all(phase[f.index] + 1 < at for _, _, f in terms if f is not None)
+    return all(phase[t.value.index] + 1 < at for t in _terms(value) if t.value is not None)
 
 
-def _terms(value: Node, sign: float = 1.0, factor: tuple[Node, ...] = ()) -> list[tuple[float, tuple[Node, ...], Node | None]]:
-    """``value`` as a sum of terms sign * product(factor) * f, factors constant along the columns; f None: just 1."""
+@dataclass(frozen=True)
+class _Term:
+    """``sign * product(factors) / product(divisors) * value``; all but the value are constant along the columns.
+
+    ``value`` None stands for 1.
+    """
+
+    sign: float
+    factors: tuple[Node, ...]
+    divisors: tuple[Node, ...]
+    value: Node | None
+
+
+def _terms(
+    value: Node, sign: float = 1.0, factors: tuple[Node, ...] = (), divisors: tuple[Node, ...] = ()
+) -> list[_Term]:
+    """``value`` as a sum of terms."""
     if not value.span & Span.COLS:
-        return [(sign, (*factor, value), None)]
+        return [_Term(sign, (*factors, value), divisors, None)]
     if _is_centred(value):
-        return [(sign, factor, value)]
+        return [_Term(sign, factors, divisors, value)]
     if value.op == "neg":
-        return _terms(value.args[0], -sign, factor)
+        return _terms(value.args[0], -sign, factors, divisors)
     if value.op in ("add", "sub"):
         other = -sign if value.op == "sub" else sign
-        return _terms(value.args[0], sign, factor) + _terms(value.args[1], other, factor)
+        return _terms(value.args[0], sign, factors, divisors) + _terms(
+            value.args[1], other, factors, divisors
+        )
     if value.op == "mul":
         for one, rest in (value.args, value.args[::-1]):
             if not one.span & Span.COLS:
-                return _terms(rest, sign, (*factor, one))
+                return _terms(rest, sign, (*factors, one), divisors)
     if value.op == "div" and not value.args[1].span & Span.COLS:
-        # Kept as a factor by its reciprocal would round twice; a size is the only divisor left here.
-        return _terms(value.args[0], sign, (*factor, ("/", value.args[1])))  # type: ignore[arg-type]
-    return [(sign, factor, value)]
+        return _terms(value.args[0], sign, factors, (*divisors, value.args[1]))
+    return [_Term(sign, factors, divisors, value)]
 
 
 def _sum_of(b: Builder, value: Node) -> Node:
+    """The sum of ``value`` over the columns, term by term; a centred term's sum vanishes."""
     total: Node | None = None
-    for sign, factors, f in _terms(value):
-        if f is not None and _is_centred(f):
+    for t in _terms(value):
+        if t.value is not None and _is_centred(t.value):
             continue
-        term = b.make("sum", f, attr=Span.COLS) if f is not None else b.size(Span.COLS)
-        for factor in factors:
-            if isinstance(factor, tuple):
-                term = b.make("div", term, factor[1])
-            else:
-                term = b.make("mul", term, factor)
-        if sign < 0:
+        term = b.make("sum", t.value, attr=Span.COLS) if t.value is not None else b.size(Span.COLS)
+        for factor in t.factors:
+            term = b.make("mul", term, factor)
+        for divisor in t.divisors:
+            term = b.make("div", term, divisor)
+        if t.sign < 0:
             term = b.make("neg", term)
         total = term if total is None else b.make("add", total, term)
     return total if total is not None else b.const(0.0)

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
-from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.func import functionalize
@@ -118,8 +118,10 @@ def trace(
     mode = FakeTensorMode(shape_env=env)
 
     def fake(shape: tuple[int, ...]) -> torch.Tensor:
-        context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * len(shape))
-        tensor: torch.Tensor = mode.from_tensor(torch.empty(shape, dtype=torch.float64), symbolic_context=context)
+        context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * len(shape))
+        tensor: torch.Tensor = mode.from_tensor(
+            torch.empty(shape, dtype=torch.float64), symbolic_context=context
+        )
         return tensor
 
     anchor = fake((_ROWS, _COLS))
@@ -138,7 +140,9 @@ def trace(
     grad_operands = []
     for name, shape in zip(results, [tuple(o.shape) for o in outs], strict=True):
         if name in grads:
-            inputs.append(fake(tuple({"M": _ROWS, "N": _COLS}.get(dim_of(s, rows, cols).text, 1) for s in shape)))
+            inputs.append(
+                fake(tuple({"M": _ROWS, "N": _COLS}.get(dim_of(s, rows, cols).text, 1) for s in shape))
+            )
             grad_operands.append(Operand(f"grad_{name}", _span(shape, rows, cols)))
 
     wanted = [o.name for o in operands if o.name in differentiable]
@@ -165,11 +169,13 @@ def trace(
                     dict(zip(grads, incoming, strict=True)), by_name, dict(zip(results, outs, strict=True))
                 )
             return (*outs, *(stated[n] for n in wanted))
+
         def used_results(*leaves: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
             outs = results_of(*leaves)
             return tuple(o for n, o in zip(results, outs, strict=True) if n in grads), outs
 
-        _, pull_back, outs = torch.func.vjp(used_results, *leaves, has_aux=True)
+        pulled: Any = torch.func.vjp(used_results, *leaves, has_aux=True)
+        _, pull_back, outs = pulled
         return (*outs, *pull_back(incoming))
 
     try:
@@ -218,20 +224,26 @@ def _problems_of(outs: Sequence[Any], results: Sequence[str], rows: Any, cols: A
         TraceError: they are not as many floating-point tensors as there are results.
     """
     if len(outs) != len(results):
-        raise TraceError(f"the function returns {len(outs)} values where {len(results)} were declared: {', '.join(results)}")
+        raise TraceError(
+            f"the function returns {len(outs)} values where {len(results)} were declared: {', '.join(results)}"
+        )
     problems = []
     for name, out in zip(results, outs, strict=True):
         if not isinstance(out, torch.Tensor):
             raise TraceError(f"the result {name} is a {type(out).__name__}; it must be a tensor")
         if not out.dtype.is_floating_point:
-            raise TraceError(f"the result {name} has dtype {out.dtype}; use torch.where(mask, 1.0, 0.0) or a cast to get numbers")
+            raise TraceError(
+                f"the result {name} has dtype {out.dtype}; use torch.where(mask, 1.0, 0.0) or a cast to get numbers"
+            )
         try:
             spans = [s for s in (dim_of(d, rows, cols) for d in out.shape) if s]
         except TraceError as error:
             problems.append(f"the result {name}: {error}")
             continue
         if spans == [Span.COLS, Span.ROWS]:
-            problems.append(f"the result {name} is transposed (its dims are columns, rows); return it as (rows, columns)")
+            problems.append(
+                f"the result {name} is transposed (its dims are columns, rows); return it as (rows, columns)"
+            )
     return problems
 
 
@@ -281,22 +293,30 @@ def _var_mean(
     for d in dims:
         count = count * x.shape[d]
     freedom = count - (1 if correction is None else correction)
-    return (centred * centred).sum(dims, keepdim=keepdim) / freedom, x.mean(dims, keepdim=keepdim)
+    variance: torch.Tensor = (centred * centred).sum(dims, keepdim=keepdim) / freedom
+    return variance, x.mean(dims, keepdim=keepdim)
 
 
-def _var(x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> torch.Tensor:
-    return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
+def _var(
+    x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
+) -> torch.Tensor:
+    variance: torch.Tensor = _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
+    return variance
 
 
 def _gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     if approximate == "none":
-        return 0.5 * x * torch.special.erfc(x * -math.sqrt(0.5))  # no cancellation where 1 + erf(x / sqrt(2)) would have
+        # erfc does not cancel where 1 + erf(x / sqrt(2)) would.
+        tail: torch.Tensor = torch.special.erfc(x * -math.sqrt(0.5))
+        return 0.5 * x * tail
     return x * torch.sigmoid(2.0 * math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x))
 
 
 def _harmless(expression: Any) -> bool:
     """Guards that only say that a size is neither 0 nor 1 hold for every launch (empty calls launch nothing)."""
-    if not getattr(expression, "is_Relational", False) or not (expression.lhs.is_Symbol and expression.rhs.is_number):
+    if not getattr(expression, "is_Relational", False) or not (
+        expression.lhs.is_Symbol and expression.rhs.is_number
+    ):
         return False
     bound = expression.rhs
     return bool({"!=": bound in (0, 1), ">=": bound <= 2, ">": bound <= 1}.get(expression.rel_op, False))
@@ -307,13 +327,18 @@ def _in_words(text: str, rows: Any, cols: Any) -> str:
     return text.replace(str(rows.node.expr), "M").replace(str(cols.node.expr), "N")
 
 
-_NOT_AUTHORS = tuple(os.path.dirname(m.__file__ or "?") + os.sep for m in (torch, sys.modules["sympy"])) + (os.path.dirname(__file__) + os.sep,)
+_NOT_AUTHORS = (
+    *(os.path.dirname(m.__file__ or "?") + os.sep for m in (torch, sys.modules["sympy"])),
+    os.path.dirname(__file__) + os.sep,
+    "<frozen",
+    "<string>",
+)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
 def _is_authors(file: str) -> bool:
     """Whether a file is neither torch's, nor this generator's, nor of the standard library."""
-    if file.startswith(_NOT_AUTHORS) or file.startswith(("<frozen", "<string>")):
+    if file.startswith(_NOT_AUTHORS):
         return False
     return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
 
@@ -328,7 +353,11 @@ def _calling_line() -> Source:
 
 def _line_of_guard(guard: Any) -> Source | str:
     frame = guard.sloc.framework_loc
-    return Source(frame.filename, frame.lineno) if hasattr(frame, "lineno") and _is_authors(frame.filename) else "<gradient>"
+    return (
+        Source(frame.filename, frame.lineno)
+        if hasattr(frame, "lineno") and _is_authors(frame.filename)
+        else "<gradient>"
+    )
 
 
 def _refusal(error: Exception, rows: Any, cols: Any) -> TraceError:
@@ -337,13 +366,17 @@ def _refusal(error: Exception, rows: Any, cols: Any) -> TraceError:
         return error
     text = _in_words((str(error) or type(error).__name__).splitlines()[0], rows, cols)
     reason = f"{type(error).__name__}: {text}"
-    if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException):
+    if isinstance(
+        error, GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException
+    ):
         reason = (
             "a Python value, a decision or a shape depends on the values of a tensor; "
             "keep it a tensor and use torch.where instead of if"
         )
     elif "convert all Tensors to FakeTensors" in text:
-        reason = "a tensor that is not an argument is used; make it an argument, or a Python number if it is one"
+        reason = (
+            "a tensor that is not an argument is used; make it an argument, or a Python number if it is one"
+        )
     return TraceError(f"{_innermost(error)}: {reason}")
 
 

@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 # Exactly these types: a subclass (DTensor, FakeTensor, a proxy, a symbolic size) takes the usual way.
 _PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter, tuple, float, int, str, type(None)})
 
-_overloads: dict[str, Any] = {}
+_bare_calls: dict[str, Any] = {}
 
 
 def call(name: str, *args: Any) -> torch.Tensor:
@@ -29,11 +29,13 @@ def call(name: str, *args: Any) -> torch.Tensor:
         or not _PLAIN_TYPES.issuperset(map(type, args))
     ):
         return _usual(name, args)
-    overload = _overloads.get(name)
-    if overload is None:
-        overload = _overloads[name] = getattr(torch.ops.avo, name).default
+    bare = _bare_calls.get(name)
+    if bare is None:
+        bare = _bare_calls[name] = getattr(
+            torch.ops.avo, name
+        ).default._op  # without OpOverload's Python part
     with torch._C._AutoDispatchBelowAutograd():
-        return overload(*args)  # type: ignore[no-any-return]
+        return bare(*args)  # type: ignore[no-any-return]
 
 
 def _usual(name: str, args: tuple[Any, ...]) -> torch.Tensor:
