@@ -240,24 +240,43 @@ def test_weight_gradients_repeat_to_the_bit(name: str, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", RECORDS)
 def test_only_the_wanted_gradients(name: str, device: str) -> None:
-    """Any subset of the tensors may require grad; the gradients are those of the full call to the bit."""
+    """Any subset of the tensors may require grad; the gradients of rows are those of the full call to the bit."""
     record = RECORDS[name]
-    arguments = build(calls(record, 33, 40)[-1], torch.float32, device)
-    names = list(tensors(arguments))
-    grads = [torch.randn(33, 40, device=device) for _ in record.results]
-    _, full, _, _ = gradients(record, arguments, grads)
-    for bits in range(1, 1 << len(names)):
-        wanted = [n for i, n in enumerate(names) if bits >> i & 1]
-        own = {
-            k: v.detach().requires_grad_(k in wanted) if isinstance(v, torch.Tensor) else v
-            for k, v in arguments.items()
-        }
-        got = torch.autograd.grad(run(record, own), [own[n] for n in wanted], grads)
-        for key, g in zip(wanted, got, strict=True):
-            if full[key].dim() == 2:
-                assert torch.equal(g, full[key]), f"{name}: gradient of {key} with {wanted}"
-            else:
-                torch.testing.assert_close(g, full[key], rtol=1e-5, atol=1e-5)
+    for n in (40, 1536, 12288):
+        arguments = build(calls(record, 33, n)[-1], torch.float32, device)
+        names = list(tensors(arguments))
+        grads = [torch.randn(33, n, device=device) for _ in record.results]
+        _, full, _, _ = gradients(record, arguments, grads)
+        for bits in range(1, 1 << len(names)):
+            wanted = [key for i, key in enumerate(names) if bits >> i & 1]
+            own = {
+                k: v.detach().requires_grad_(k in wanted) if isinstance(v, torch.Tensor) else v
+                for k, v in arguments.items()
+            }
+            got = torch.autograd.grad(run(record, own), [own[key] for key in wanted], grads)
+            for key, g in zip(wanted, got, strict=True):
+                if full[key].dim() == 2:
+                    assert torch.equal(g, full[key]), f"{name} N={n}: gradient of {key} with {wanted}"
+                else:
+                    torch.testing.assert_close(g, full[key], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "add_layer_norm"])
+def test_gradients_of_very_large_and_very_small_rows(name: str, device: str) -> None:
+    """rstd^3 alone would leave the range of float32; the gradient does not."""
+    record = RECORDS[name]
+    for scale in (1e13, 1e17, 1e-12):
+        arguments = build({**calls(record, 7, 64)[-1], "eps": 0.0}, torch.float32, device)
+        for key in ("x", "residual"):
+            if key in arguments:
+                arguments[key] = arguments[key] * scale
+        grads = [torch.randn(7, 64, device=device) for _ in record.results[:1]]
+        grads += [torch.zeros(7, 64, device=device) for _ in record.results[1:]]
+        _, got, _, want = gradients(record, arguments, grads)
+        for key in got:
+            size = 1 / scale if got[key].dim() == 2 else 1.0
+            assert_close(got[key] / size, want[key] / size, torch.float32, f"{name} {key} at {scale}", 16.0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -300,3 +319,30 @@ def test_cuda_kernels_ran() -> None:
     assert not [k for k in stats if "definition" in k], stats
     assert [k for k in stats if "layer_norm_backward_weight_bias__bf16_bf16" in k], stats
     assert as_tuple(avo.silu(torch.ones(3, device="cuda")))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", [n for n, r in RECORDS.items() if r.widths])
+def test_specialised_and_generic_kernels_give_the_same_bits(name: str) -> None:
+    """A kernel for one width and the generic one, which takes the rows that start between two 16-byte chunks."""
+    import avo_ops
+
+    record = RECORDS[name]
+    torch.manual_seed(0)
+    for dtype in (torch.bfloat16, torch.float16):
+        for n in sorted({*record.widths["forward"], *record.widths["backward"]}):
+            m = 150 if n <= 4096 else 9
+            call = calls(record, m, n)[-1]
+            grads = [torch.randn(m, n, device="cuda").to(dtype) for _ in record.results]
+            avo_ops.reset_stats()
+            out, got, _, _ = gradients(record, build(call, dtype, "cuda"), grads)
+            special = [k for k in avo_ops.stats() if k.endswith(f"_n{n}")]
+            assert len(special) == (n in record.widths["forward"]) + (n in record.widths["backward"]), special
+            avo_ops.reset_stats()
+            odd = build(call, dtype, "cuda", layout=LAYOUTS["odd rows"])
+            out_odd, got_odd, _, _ = gradients(record, odd, [LAYOUTS["odd rows"](g) for g in grads])
+            assert not [k for k in avo_ops.stats() if k.endswith(f"_n{n}")]
+            for a, b in zip(out, out_odd, strict=True):
+                assert torch.equal(a, b), f"{name} {dtype} N={n}"
+            for key in got:
+                assert torch.equal(got[key], got_odd[key]), f"{name} {dtype} N={n}: gradient of {key}"

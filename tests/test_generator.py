@@ -1142,6 +1142,7 @@ AVO_INLINE void relu_squared_backward(
     const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
@@ -1161,9 +1162,9 @@ AVO_INLINE void relu_squared_backward(
     }
   };
   if (whole)
-    body(WholeTile<T, P, V, int64_t>(column, N));
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
   else
-    body(RowTile<T, P, V, kN, int64_t>(column, N));
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
 }
 
 } // namespace avo
@@ -1196,12 +1197,15 @@ AVO_INLINE void l2_normalize_forward(
     compute_t<X>* __restrict__ statistic0_ptr, compute_t<X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -1231,8 +1235,8 @@ AVO_INLINE void l2_normalize_forward(
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C t2 = t1 + C(1e-06);
     const C t3 = m_rsqrt(t2);
-    if (live && threadIdx.x % T == 0 && statistic0_ptr) statistic0_ptr[row] = t3;
-    if (live && threadIdx.x % T == 0 && statistic1_ptr) statistic1_ptr[row] = t2;
+    if (live && thread == 0 && statistic0_ptr) statistic0_ptr[row] = t3;
+    if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t2;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -1385,7 +1389,13 @@ def test_every_width_has_one_generic_variant() -> None:
                         for least, most in generic:
                             covered[least : min(most, 200_000) + 1] += 1
                         until = min(limit or ANY, 200_000)
-                        assert bool((covered[1 : until + 1] == 1).all()), (step["family"], dtypes, generic)
+                        # A cluster takes over where one block ends: an alternative before it serves narrower rows.
+                        first = min(m for m, _ in generic) if alternative["min_arch"] else 1
+                        assert bool((covered[first : until + 1] == 1).all()), (
+                            step["family"],
+                            dtypes,
+                            generic,
+                        )
                         assert max(m for _, m in generic) >= (limit or ANY)
                         checked += 1
             if alternatives:
@@ -1449,12 +1459,13 @@ def test_blocks_are_within_the_limits_of_a_gpu() -> None:
         if family.kind == "finish":
             continue
         assert tile["block"] * tile["min_blocks"] <= 2048, "threads of an SM"
-        assert tile["threads"] in (8, 16, 32, 64, 128, 256, 512, 1024)
+        assert tile["threads"] in (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
         assert v["vec"] == 16 // ITEM_SIZE[dtypes.split(",")[0]]
         if family.kind == "row" and not v["cols"]:
             assert tile["threads"] * tile["vectors"] * v["vec"] >= v["max_n"], family.name
         if family.kind not in ("flat", "loop"):
-            assert v["rows"] == tile["block"] // tile["threads"]
+            assert v["rows"] == max(1, tile["block"] // tile["threads"])
+            assert v["cluster"] == max(1, tile["threads"] // tile["block"]) <= 8
         if v["cols"]:
             assert v["cols"] == tile["threads"] * tile["vectors"] * v["vec"]
 

@@ -55,7 +55,10 @@ class Emitter:
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
         direction = "backward" if op.name.endswith("_backward") else "forward"
-        widths = self.record.widths.get(direction, ()) if _is_full(case, op) else ()
+        # Several cases may share a graph (whichever of the column sums is wanted, all are computed).
+        own = signature(graph)
+        full = any(_is_full(c, op) and signature(c.graph) == own for c in op.cases)
+        widths = self.record.widths.get(direction, ()) if full else ()
         if features.reductions and features.sums:
             rows = Graph({n: v for n, v in graph.results.items() if v.span & Span.ROWS})
             sums = Graph({n: v for n, v in graph.results.items() if not v.span & Span.ROWS})
@@ -67,9 +70,22 @@ class Emitter:
             wide = self.row_steps(f"{case.name}_rows", rows, ())
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
             limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+            shared = self._steps(self._row(f"{case.name}_cluster", graph, "cluster", ()), case.name, graph)
             return [
                 {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
+                {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
                 *({**alternative, "steps": alternative["steps"] + split} for alternative in wide),
+            ]
+        if features.reductions and self.with_sums:
+            # The threads of a row are those of the case with sums, whichever alternative serves its width.
+            limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+            narrow, *wide = self.row_steps(case.name, graph, widths)
+            shared = [_step(self._row(f"{case.name}_cluster", graph, "cluster", ()))]
+            return [
+                {**narrow, "limit": limit},
+                {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
+                narrow,
+                *wide,
             ]
         if features.reductions:
             return self.row_steps(case.name, graph, widths)
@@ -134,12 +150,14 @@ class Emitter:
                 ladder = schedule.pointwise_ladder(features, item)
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
+            elif kind == "cluster":
+                ladder = schedule.cluster_ladder(features, item)
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
                 ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             rows = []
-            least = 1
+            least = schedule.sums_ladder(features, item)[-1].max_n + 1 if kind == "cluster" else 1
             for tile in ladder:
                 # Measured in bf16: with wider elements the generic kernel's tests cost no time beside its bytes.
                 own = widths if kind == "row" and item == 2 else ()
@@ -154,7 +172,7 @@ class Emitter:
         return self._add(
             Family(
                 name,
-                "row" if kind == "pointwise" else kind,
+                "row" if kind in ("pointwise", "cluster") else kind,
                 text,
                 features.sums,
                 tuple(kernel.params),
@@ -238,7 +256,7 @@ def _variant(
         "vec": 16 // item,
         "cols": tile.threads * tile.vectors * (16 // item) if kind in ("pointwise", "column") else 0,
         "persist": tile.persist,
-        "cluster": 1,
+        "cluster": max(1, tile.threads // tile.block),
         "smem": 0,
     }
 
@@ -341,8 +359,12 @@ class _RowKernel:
             out.append("  using A = accuracy_t<X>;")
         out.append("  constexpr int V = kVector<X>;")
         axis_rows = "y" if self.kind == "column" else "x"
-        if self.kind != "flat":
+        if self.kind in ("row", "cluster"):
+            out.append("  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;")
+            out.append("  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block")
+        elif self.kind != "flat":
             out.append("  constexpr int R = kBlock / T; // rows of a block")
+        out.append("  const int thread = thread_of_row<T, kBlock>();")
         if self.kind in ("flat", "pointwise", "column"):
             index = "int64_t" if self.kind == "flat" else "int"
             block = "y" if self.kind == "pointwise" else "x"
@@ -364,13 +386,13 @@ class _RowKernel:
             out += [
                 "  };",
                 "  if (whole)",
-                f"    body(WholeTile<T, P, V{suffix}>(column, N));",
+                f"    body(WholeTile<T, P, V{suffix}>(thread, column, N));",
                 "  else",
-                f"    body(RowTile<T, P, V, kN{suffix}>(column, N));",
+                f"    body(RowTile<T, P, V, kN{suffix}>(thread, column, N));",
             ]
             return out
         if not self.looped:
-            out.append("  const RowTile<T, P, V, kN> tile(0, N);")
+            out.append("  const RowTile<T, P, V, kN> tile(thread, 0, N);")
         return out + self._rows(axis_rows)
 
     def _rows(self, axis_rows: str) -> list[str]:
@@ -390,9 +412,12 @@ class _RowKernel:
                 ]
         for n in self.sums:
             out.append(f"  C {self._sum_name(n)}[P][V] = {{}};")
+        share = " / kBlocks" if self.kind in ("row", "cluster") else ""
+        if share and self.last:
+            out.append("  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun")
         out += [
-            f"  const int64_t step = int64_t(gridDim.{axis_rows}) * R;",
-            f"  const int64_t first = int64_t(blockIdx.{axis_rows}) * R;",
+            f"  const int64_t step = int64_t(gridDim.{axis_rows}{share}) * R;",
+            f"  const int64_t first = int64_t(blockIdx.{axis_rows}{share}) * R;",
             "  const int own = int(threadIdx.x) / T; // which of the block's rows",
         ]
         if not self.looped:
@@ -436,15 +461,19 @@ class _RowKernel:
             body = Body(self.names, known, "const C", approximate="<A>", element=False)
             lines, (value,) = body.emit([node])
             out += [f"    {line}" for line in lines]
-            out.append(f"    if (live && threadIdx.x % T == 0 && {name}_ptr) {name}_ptr[row] = {value};")
+            out.append(f"    if (live && thread == 0 && {name}_ptr) {name}_ptr[row] = {value};")
         if self.stores or self.sums:
             out += self._last_pass(known, "    ")
         out.append("  }")
         if self.sums:
             out.append("  __shared__ C shared[R > 1 ? T * P * V : 1];")
-            group = f"int64_t(blockIdx.{axis_rows}) * {len(self.sums)}"
+            group = f"int64_t(blockIdx.{axis_rows}{share}) * {len(self.sums)}"
             for i, n in enumerate(self.sums):
-                index = f"({group} + {i}) * N" if len(self.sums) > 1 else f"int64_t(blockIdx.{axis_rows}) * N"
+                index = (
+                    f"({group} + {i}) * N"
+                    if len(self.sums) > 1
+                    else f"int64_t(blockIdx.{axis_rows}{share}) * N"
+                )
                 out.append(f"  write_partial<R>(tile, {self._sum_name(n)}, shared, partials + {index});")
         return out
 
@@ -580,7 +609,7 @@ class _RowKernel:
         out = []
         if self.looped:
             out.append(f"{indent}for (int64_t column = 0; column < N; column += T * V) {{")
-            out.append(f"{indent}  const RowTile<T, P, V, kN, int64_t> tile(column, N);")
+            out.append(f"{indent}  const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);")
             if by_vector:
                 out.append(f"{indent}  constexpr int p = 0;")
             out += self._load_rows(indent, [n for n in self.row_loads if self._reads(k, n)])

@@ -152,7 +152,7 @@ class Builder:
                 return replaced
         if op in PRIMITIVES and PRIMITIVES[op].commutes:
             args = tuple(sorted(args, key=lambda n: n.index))
-        key = (op, tuple(a.index for a in args), repr(attr), span)
+        key = (op, tuple(a.index for a in args), repr(attr), span if op in LEAVES else None)
         if key not in self.nodes:
             self.nodes[key] = Node(
                 op, args, attr, self._span(op, args, attr, span), len(self.nodes), self.source, self.name

@@ -17,7 +17,7 @@ import torch
 from ..definitions.record import OpDef
 from .ir import Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
-from .simplify import contract, local_rules, rebuild, split_sums
+from .simplify import contract, local_rules, rebuild, regroup_powers, split_sums
 from .trace import Operand, TraceError, trace
 
 
@@ -326,7 +326,7 @@ def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Gra
 
 
 def _case_graph(b: Builder, results: dict[str, Node]) -> Graph:
-    graph = contract(b, split_sums(b, Graph(results)))
+    graph = contract(b, regroup_powers(b, split_sums(b, Graph(results))))
     verify(graph)
     return graph
 

@@ -153,6 +153,20 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     return tuple(Tile(t, p, b, m, t * p * vector, persist=m) for t, p, b, m in shapes)
 
 
+def cluster_ladder(features: Features, item: int) -> tuple[Tile, ...]:
+    """Rows too wide for the registers of one block, of ops with column sums: two, four or eight blocks share a row."""
+    vector = 16 // item
+    vectors = 2 if item == 2 else 4
+    persist = 1 if features.sums else 0
+    return tuple(Tile(512 * b, vectors, 512, 1, 512 * b * vectors * vector, persist) for b in (2, 4, 8))
+
+
+def cluster_limit() -> dict[str, int]:
+    """The widest row that a cluster takes."""
+    features = Features(0, 0, 0, 0, 0, 0)
+    return {d: cluster_ladder(features, size)[-1].max_n for d, size in ITEM_SIZE.items()}
+
+
 def column_tile() -> Tile:
     """Sums over the rows where no row is reduced: a warp a row, 8 rows a block, tiles of 32 vectors of columns."""
     return Tile(threads=32, vectors=1, block=256, min_blocks=4, max_n=0, persist=4)

@@ -227,26 +227,25 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
     V sum_grad_y_lanes(C(0));
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * centred);
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(sum_grad_y * rstd) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = -(sum_grad_y * rstd) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_residual_out = part.load(grad_residual_out_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(centred, V(t4), grad_y * V(rstd))));
+      part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
     });
     close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
@@ -265,25 +264,24 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
-    const C t1 = rstd * (rstd * rstd);
     V sum_grad_y_lanes(C(0));
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * centred);
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(sum_grad_y * rstd) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = -(sum_grad_y * rstd) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V residual_out = part.load(residual_out_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), grad_y * V(rstd)));
+      part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
     });
     close_row<C>(a, 4, row, 0, N, grad_x_row);
   }
@@ -345,26 +343,25 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
     V sum_grad_y_lanes(C(0));
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * centred);
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(sum_grad_y * rstd) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = -(sum_grad_y * rstd) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_residual_out = part.load(grad_residual_out_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(centred, V(t4), grad_y * V(rstd))));
+      part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
     close_row<C>(a, 5, row, 0, N, grad_x_row);
@@ -386,25 +383,24 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
-    const C t1 = rstd * (rstd * rstd);
     V sum_grad_y_lanes(C(0));
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t2_lanes = part.sum(t2_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * centred);
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(sum_grad_y * rstd) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = -(sum_grad_y * rstd) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V residual_out = part.load(residual_out_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), grad_y * V(rstd)));
+      part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
     close_row<C>(a, 4, row, 0, N, grad_x_row);
@@ -452,29 +448,29 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
     C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     const C rstd = load_stat<C>(a, 4, row);
     const C mean = load_stat<C>(a, 5, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
-      const V t4 = weight * grad_y;
+      const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, t4 * centred);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, t3 * centred);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_residual_out = part.load(grad_residual_out_row + c);
       const V residual_out = part.load(residual_out_row + c);
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t4) + (grad_residual_out + m_fma(centred, V(t5), weight * grad_y * V(rstd))));
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(y, V(t4), weight * grad_y * V(rstd))));
     });
     close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
@@ -497,22 +493,21 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
     C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     const C rstd = load_stat<C>(a, 4, row);
     const C mean = load_stat<C>(a, 5, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
-      const V t4 = weight * grad_y;
+      const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, t4 * centred);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, t3 * centred);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_residual_out = part.load(grad_residual_out_row + c);
       const V residual_out = part.load(residual_out_row + c);
@@ -520,7 +515,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
       const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t4) + (grad_residual_out + m_fma(centred, V(t5), weight * grad_y * V(rstd))));
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(y, V(t4), weight * grad_y * V(rstd))));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
     });
     close_row<C>(a, 6, row, 0, N, grad_x_row);
@@ -541,28 +536,28 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
-      const V t4 = weight * grad_y;
+      const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, t4 * centred);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, t3 * centred);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V residual_out = part.load(residual_out_row + c);
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), weight * grad_y * V(rstd)));
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), weight * grad_y * V(rstd)));
     });
     close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
@@ -584,29 +579,28 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
-      const V t4 = weight * grad_y;
+      const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, t4 * centred);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, t3 * centred);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V residual_out = part.load(residual_out_row + c);
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
       const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), weight * grad_y * V(rstd)));
+      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), weight * grad_y * V(rstd)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
     });
     close_row<C>(a, 5, row, 0, N, grad_x_row);
@@ -661,22 +655,21 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
     C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     const C rstd = load_stat<C>(a, 4, row);
     const C mean = load_stat<C>(a, 5, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
-      const V t4 = weight * grad_y;
+      const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, t4 * centred);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, t3 * centred);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad_residual_out = part.load(grad_residual_out_row + c);
       const V residual_out = part.load(residual_out_row + c);
@@ -684,7 +677,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
       const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t4) + (grad_residual_out + m_fma(centred, V(t5), weight * grad_y * V(rstd))));
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(y, V(t4), weight * grad_y * V(rstd))));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
@@ -710,29 +703,28 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V residual_out = part.load(residual_out_row + c);
-      const V t4 = weight * grad_y;
+      const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, t4 * centred);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, t3 * centred);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V residual_out = part.load(residual_out_row + c);
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
       const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), weight * grad_y * V(rstd)));
+      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), weight * grad_y * V(rstd)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });

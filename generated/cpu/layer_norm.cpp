@@ -186,25 +186,24 @@ AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
-    const C t1 = rstd * (rstd * rstd);
     V sum_grad_lanes(C(0));
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad = part.load(grad_row + c);
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       sum_grad_lanes = part.sum(sum_grad_lanes, grad);
-      t2_lanes = part.sum(t2_lanes, centred * grad);
+      t1_lanes = part.sum(t1_lanes, centred * grad);
     });
     const C sum_grad = hsum(sum_grad_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(rstd * sum_grad) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = -(rstd * sum_grad) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
-      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), V(rstd) * grad));
+      part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
     });
     close_row<C>(a, 4, row, 0, N, grad_x_row);
   }
@@ -245,25 +244,24 @@ AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
-    const C t1 = rstd * (rstd * rstd);
     V sum_grad_lanes(C(0));
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V grad = part.load(grad_row + c);
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       sum_grad_lanes = part.sum(sum_grad_lanes, grad);
-      t2_lanes = part.sum(t2_lanes, centred * grad);
+      t1_lanes = part.sum(t1_lanes, centred * grad);
     });
     const C sum_grad = hsum(sum_grad_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(rstd * sum_grad) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = -(rstd * sum_grad) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
-      part.store(grad_x_row + c, V(t3) + m_fma(centred, V(t4), V(rstd) * grad));
+      part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
     });
     close_row<C>(a, 4, row, 0, N, grad_x_row);
@@ -310,28 +308,28 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V x = part.load(x_row + c);
-      const V t4 = weight * grad;
+      const V t3 = weight * grad;
       const V centred = x - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, centred * t4);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, centred * t3);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(rstd * t2) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(rstd * t1) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
-      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), V(rstd) * (weight * grad)));
+      const V y = V(rstd) * centred;
+      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), V(rstd) * (weight * grad)));
     });
     close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
@@ -353,29 +351,28 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V x = part.load(x_row + c);
-      const V t4 = weight * grad;
+      const V t3 = weight * grad;
       const V centred = x - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, centred * t4);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, centred * t3);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(rstd * t2) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(rstd * t1) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
       const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), V(rstd) * (weight * grad)));
+      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), V(rstd) * (weight * grad)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
     });
     close_row<C>(a, 5, row, 0, N, grad_x_row);
@@ -429,29 +426,28 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
     C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
-    const C t1 = rstd * (rstd * rstd);
+    V t1_lanes(C(0));
     V t2_lanes(C(0));
-    V t3_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V x = part.load(x_row + c);
-      const V t4 = weight * grad;
+      const V t3 = weight * grad;
       const V centred = x - V(mean);
-      t2_lanes = part.sum(t2_lanes, t4);
-      t3_lanes = part.sum(t3_lanes, centred * t4);
+      t1_lanes = part.sum(t1_lanes, t3);
+      t2_lanes = part.sum(t2_lanes, centred * t3);
     });
+    const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
-    const C t3 = hsum(t3_lanes);
-    const C t4 = -(rstd * t2) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    const C t3 = -(rstd * t1) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
       const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t4) + m_fma(centred, V(t5), V(rstd) * (weight * grad)));
+      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), V(rstd) * (weight * grad)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
     });

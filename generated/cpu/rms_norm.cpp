@@ -78,19 +78,18 @@ AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
     const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
-    const C t1 = rstd * (rstd * rstd);
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V grad = part.load(grad_row + c);
-      t2_lanes = part.sum(t2_lanes, x * grad);
+      t1_lanes = part.sum(t1_lanes, x * grad);
     });
-    const C t2 = hsum(t2_lanes);
-    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V grad = part.load(grad_row + c);
-      part.store(grad_x_row + c, m_fma(x, V(t3), V(rstd) * grad));
+      part.store(grad_x_row + c, m_fma(V(t2), x * V(rstd), V(rstd) * grad));
     });
     close_row<C>(a, 3, row, 0, N, grad_x_row);
   }
@@ -133,21 +132,21 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_b
     const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
-    const C t1 = rstd * (rstd * rstd);
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
-      t2_lanes = part.sum(t2_lanes, x * (weight * grad));
+      t1_lanes = part.sum(t1_lanes, x * (weight * grad));
     });
-    const C t2 = hsum(t2_lanes);
-    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
-      part.store(grad_x_row + c, m_fma(x, V(t3), V(rstd) * (weight * grad)));
+      const V y = x * V(rstd);
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * grad)));
     });
     close_row<C>(a, 4, row, 0, N, grad_x_row);
   }
@@ -168,22 +167,21 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
     const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
-    const C t1 = rstd * (rstd * rstd);
-    V t2_lanes(C(0));
+    V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
-      t2_lanes = part.sum(t2_lanes, x * (weight * grad));
+      t1_lanes = part.sum(t1_lanes, x * (weight * grad));
     });
-    const C t2 = hsum(t2_lanes);
-    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V y = x * V(rstd);
-      part.store(grad_x_row + c, m_fma(x, V(t3), V(rstd) * (weight * grad)));
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * grad)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
     });
     close_row<C>(a, 4, row, 0, N, grad_x_row);

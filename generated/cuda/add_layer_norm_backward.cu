@@ -13,12 +13,15 @@ AVO_INLINE void add_layer_norm_backward(
     X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to) {
     if (row < M) {
@@ -63,17 +66,16 @@ AVO_INLINE void add_layer_norm_backward(
     } else {
       fetch(row, grad_y_vec, grad_residual_out_vec, residual_out_vec, rstd, mean);
     }
-    const C t1 = rstd * (rstd * rstd);
     C sum_grad_y = C(0);
-    C t2 = C(0);
+    C t1 = C(0);
     tile.each([&](int p, int j) {
       const C centred = residual_out_vec[p][j] - mean;
       sum_grad_y += grad_y_vec[p][j];
-      t2 += grad_y_vec[p][j] * centred;
+      t1 += grad_y_vec[p][j] * centred;
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t2);
-    const C t3 = -(sum_grad_y * rstd) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t1);
+    const C t2 = -(sum_grad_y * rstd) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -81,7 +83,7 @@ AVO_INLINE void add_layer_norm_backward(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
-        grad_x_out[j] = t3 + (grad_residual_out_vec[p][j] + m_fma(centred, t4, grad_y_vec[p][j] * rstd));
+        grad_x_out[j] = t2 + (grad_residual_out_vec[p][j] + m_fma(t3, rstd * centred, grad_y_vec[p][j] * rstd));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -10,6 +10,7 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out(
     const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
@@ -26,9 +27,9 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out(
     }
   };
   if (whole)
-    body(WholeTile<T, P, V, int64_t>(column, N));
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
   else
-    body(RowTile<T, P, V, kN, int64_t>(column, N));
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
 }
 
 } // namespace avo

@@ -14,15 +14,18 @@ AVO_INLINE void add_layer_norm_backward_weight(
     compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to) {
     if (row < M) {
@@ -67,18 +70,17 @@ AVO_INLINE void add_layer_norm_backward_weight(
     } else {
       fetch(row, grad_y_vec, grad_residual_out_vec, residual_out_vec, rstd, mean);
     }
-    const C t1 = rstd * (rstd * rstd);
+    C t1 = C(0);
     C t2 = C(0);
-    C t3 = C(0);
     tile.each([&](int p, int j) {
-      const C t4 = weight_vec[p][j] * grad_y_vec[p][j];
+      const C t3 = weight_vec[p][j] * grad_y_vec[p][j];
       const C centred = residual_out_vec[p][j] - mean;
-      t2 += t4;
-      t3 += t4 * centred;
+      t1 += t3;
+      t2 += t3 * centred;
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2, t3);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -87,14 +89,14 @@ AVO_INLINE void add_layer_norm_backward_weight(
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
         const C y = rstd * centred;
-        grad_x_out[j] = t4 + (grad_residual_out_vec[p][j] + m_fma(centred, t5, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
+        grad_x_out[j] = t3 + (grad_residual_out_vec[p][j] + m_fma(y, t4, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
         if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
   __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_weight, shared, partials + int64_t(blockIdx.x) * N);
+  write_partial<R>(tile, sum_grad_weight, shared, partials + int64_t(blockIdx.x / kBlocks) * N);
 }
 
 } // namespace avo

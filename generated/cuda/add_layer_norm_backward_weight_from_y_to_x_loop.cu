@@ -14,6 +14,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -24,11 +25,10 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
-    const C t1 = rstd * (rstd * rstd);
+    C t1 = C(0);
     C t2 = C(0);
-    C t3 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
@@ -42,17 +42,17 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
       Vec<W, V> weight_vec[1];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j) {
-        const C t4 = weight_vec[p][j] * grad_y_vec[p][j];
+        const C t3 = weight_vec[p][j] * grad_y_vec[p][j];
         const C centred = residual_out_vec[p][j] - mean;
-        t2 += t4;
-        t3 += t4 * centred;
+        t1 += t3;
+        t2 += t3 * centred;
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2, t3);
-    const C t4 = -(t2 * rstd) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
+    const C t3 = -(t1 * rstd) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
@@ -70,7 +70,8 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
-        grad_x_out[j] = t4 + m_fma(centred, t5, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
+        const C y = rstd * centred;
+        grad_x_out[j] = t3 + m_fma(y, t4, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

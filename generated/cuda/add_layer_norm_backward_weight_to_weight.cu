@@ -13,6 +13,7 @@ AVO_INLINE void add_layer_norm_backward_weight_to_weight(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_y_ptr, grad_y_stride) && starts_at_chunk(residual_out_ptr, residual_out_stride);
   const auto body = [&](const auto& tile) {
@@ -72,9 +73,9 @@ AVO_INLINE void add_layer_norm_backward_weight_to_weight(
     write_partial<R>(tile, sum_grad_weight, shared, partials + int64_t(blockIdx.y) * N);
   };
   if (whole)
-    body(WholeTile<T, P, V>(column, N));
+    body(WholeTile<T, P, V>(thread, column, N));
   else
-    body(RowTile<T, P, V, kN>(column, N));
+    body(RowTile<T, P, V, kN>(thread, column, N));
 }
 
 } // namespace avo

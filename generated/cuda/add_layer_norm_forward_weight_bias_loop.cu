@@ -14,6 +14,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -24,7 +25,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -44,7 +45,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
     const C mean = t1 / C(N);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -64,10 +65,10 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
     row_reduce<Sum, T, kBlock>(scratch, turn, t2);
     const C variance = t2 / C(N);
     const C rstd = m_rsqrt(eps + variance);
-    if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
-    if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)

@@ -14,6 +14,7 @@ AVO_INLINE void bias_gelu_forward(
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
@@ -59,9 +60,9 @@ AVO_INLINE void bias_gelu_forward(
     }
   };
   if (whole)
-    body(WholeTile<T, P, V>(column, N));
+    body(WholeTile<T, P, V>(thread, column, N));
   else
-    body(RowTile<T, P, V, kN>(column, N));
+    body(RowTile<T, P, V, kN>(thread, column, N));
 }
 
 } // namespace avo

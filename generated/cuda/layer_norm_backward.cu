@@ -12,12 +12,15 @@ AVO_INLINE void layer_norm_backward(
     X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to) {
     if (row < M) {
@@ -56,17 +59,16 @@ AVO_INLINE void layer_norm_backward(
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean);
     }
-    const C t1 = rstd * (rstd * rstd);
     C sum_grad = C(0);
-    C t2 = C(0);
+    C t1 = C(0);
     tile.each([&](int p, int j) {
       const C centred = x_vec[p][j] - mean;
       sum_grad += grad_vec[p][j];
-      t2 += centred * grad_vec[p][j];
+      t1 += centred * grad_vec[p][j];
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t2);
-    const C t3 = -(rstd * sum_grad) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t1);
+    const C t2 = -(rstd * sum_grad) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -74,7 +76,7 @@ AVO_INLINE void layer_norm_backward(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        grad_x_out[j] = t3 + m_fma(centred, t4, rstd * grad_vec[p][j]);
+        grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

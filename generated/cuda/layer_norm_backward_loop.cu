@@ -13,6 +13,7 @@ AVO_INLINE void layer_norm_backward_loop(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -23,11 +24,10 @@ AVO_INLINE void layer_norm_backward_loop(
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
-    const C t1 = rstd * (rstd * rstd);
     C sum_grad = C(0);
-    C t2 = C(0);
+    C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
       if (live)
         tile.load(grad_vec, grad_ptr + row * grad_stride);
@@ -41,14 +41,14 @@ AVO_INLINE void layer_norm_backward_loop(
       tile.each([&](int p, int j) {
         const C centred = x_vec[p][j] - mean;
         sum_grad += grad_vec[p][j];
-        t2 += centred * grad_vec[p][j];
+        t1 += centred * grad_vec[p][j];
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t2);
-    const C t3 = -(rstd * sum_grad) / C(N);
-    const C t4 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t1);
+    const C t2 = -(rstd * sum_grad) / C(N);
+    const C t3 = rstd * (rstd * (-t1 / C(N)));
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> grad_vec[P];
       if (live)
@@ -64,7 +64,7 @@ AVO_INLINE void layer_norm_backward_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        grad_x_out[j] = t3 + m_fma(centred, t4, rstd * grad_vec[p][j]);
+        grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -13,16 +13,19 @@ AVO_INLINE void layer_norm_backward_weight_bias(
     compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
   C sum_grad_bias[P][V] = {};
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to) {
     if (row < M) {
@@ -61,18 +64,17 @@ AVO_INLINE void layer_norm_backward_weight_bias(
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean);
     }
-    const C t1 = rstd * (rstd * rstd);
+    C t1 = C(0);
     C t2 = C(0);
-    C t3 = C(0);
     tile.each([&](int p, int j) {
-      const C t4 = weight_vec[p][j] * grad_vec[p][j];
+      const C t3 = weight_vec[p][j] * grad_vec[p][j];
       const C centred = x_vec[p][j] - mean;
-      t2 += t4;
-      t3 += centred * t4;
+      t1 += t3;
+      t2 += centred * t3;
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2, t3);
-    const C t4 = -(rstd * t2) / C(N);
-    const C t5 = C(2.0) * (t1 * (C(-0.5) * t3) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
+    const C t3 = -(rstd * t1) / C(N);
+    const C t4 = rstd * (rstd * (-t2 / C(N)));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -81,7 +83,7 @@ AVO_INLINE void layer_norm_backward_weight_bias(
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
         const C y = rstd * centred;
-        grad_x_out[j] = t4 + m_fma(centred, t5, rstd * (weight_vec[p][j] * grad_vec[p][j]));
+        grad_x_out[j] = t3 + m_fma(y, t4, rstd * (weight_vec[p][j] * grad_vec[p][j]));
         if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
         if (live) sum_grad_bias[p][j] += grad_vec[p][j];
       }
@@ -89,8 +91,8 @@ AVO_INLINE void layer_norm_backward_weight_bias(
     }
   }
   __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_weight, shared, partials + (int64_t(blockIdx.x) * 2 + 0) * N);
-  write_partial<R>(tile, sum_grad_bias, shared, partials + (int64_t(blockIdx.x) * 2 + 1) * N);
+  write_partial<R>(tile, sum_grad_weight, shared, partials + (int64_t(blockIdx.x / kBlocks) * 2 + 0) * N);
+  write_partial<R>(tile, sum_grad_bias, shared, partials + (int64_t(blockIdx.x / kBlocks) * 2 + 1) * N);
 }
 
 } // namespace avo

@@ -12,14 +12,17 @@ AVO_INLINE void layer_norm_forward_bias(
     int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   Vec<W, V> bias_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -56,8 +59,8 @@ AVO_INLINE void layer_norm_forward_bias(
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C variance = t1 / C(N);
     const C rstd = m_rsqrt(eps + variance);
-    if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
-    if (live && threadIdx.x % T == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);

@@ -13,6 +13,7 @@ AVO_INLINE void rms_norm_backward_loop(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -22,10 +23,9 @@ AVO_INLINE void rms_norm_backward_loop(
     const int64_t row = base + own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
-    const C t1 = rstd * (rstd * rstd);
-    C t2 = C(0);
+    C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -37,13 +37,13 @@ AVO_INLINE void rms_norm_backward_loop(
       else
         clear(grad_vec);
       tile.each([&](int p, int j) {
-        t2 += x_vec[p][j] * grad_vec[p][j];
+        t1 += x_vec[p][j] * grad_vec[p][j];
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
-    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
@@ -58,7 +58,7 @@ AVO_INLINE void rms_norm_backward_loop(
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(x_vec[p][j], t3, rstd * grad_vec[p][j]);
+        grad_x_out[j] = m_fma(t2, x_vec[p][j] * rstd, rstd * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -12,14 +12,17 @@ AVO_INLINE void rms_norm_backward_weight_to_x(
     int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
-  const RowTile<T, P, V, kN> tile(0, N);
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to) {
     if (row < M) {
@@ -53,20 +56,20 @@ AVO_INLINE void rms_norm_backward_weight_to_x(
     } else {
       fetch(row, x_vec, grad_vec, rstd);
     }
-    const C t1 = rstd * (rstd * rstd);
-    C t2 = C(0);
+    C t1 = C(0);
     tile.each([&](int p, int j) {
-      t2 += x_vec[p][j] * (weight_vec[p][j] * grad_vec[p][j]);
+      t1 += x_vec[p][j] * (weight_vec[p][j] * grad_vec[p][j]);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
-    const C t3 = C(2.0) * (t1 * (C(-0.5) * t2) / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(x_vec[p][j], t3, rstd * (weight_vec[p][j] * grad_vec[p][j]));
+        const C y = x_vec[p][j] * rstd;
+        grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -12,6 +12,7 @@ AVO_INLINE void rms_norm_forward_loop(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -22,7 +23,7 @@ AVO_INLINE void rms_norm_forward_loop(
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -34,9 +35,9 @@ AVO_INLINE void rms_norm_forward_loop(
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C rstd = m_rsqrt(eps + t1 / C(N));
-    if (live && threadIdx.x % T == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)

@@ -11,6 +11,7 @@ AVO_INLINE void silu_forward(
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(y_ptr, 0);
   const auto body = [&](const auto& tile) {
@@ -27,9 +28,9 @@ AVO_INLINE void silu_forward(
     }
   };
   if (whole)
-    body(WholeTile<T, P, V, int64_t>(column, N));
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
   else
-    body(RowTile<T, P, V, kN, int64_t>(column, N));
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
 }
 
 } // namespace avo

@@ -13,6 +13,7 @@ AVO_INLINE void softmax_backward_loop(
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -23,7 +24,7 @@ AVO_INLINE void softmax_backward_loop(
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -40,7 +41,7 @@ AVO_INLINE void softmax_backward_loop(
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)

@@ -13,6 +13,7 @@ AVO_INLINE void softmax_forward_loop(
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
@@ -23,7 +24,7 @@ AVO_INLINE void softmax_forward_loop(
     const bool live = row < M;
     C max_x = lowest<C>();
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -36,7 +37,7 @@ AVO_INLINE void softmax_forward_loop(
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     C sum_shifted = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -50,7 +51,7 @@ AVO_INLINE void softmax_forward_loop(
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
     const C t1 = m_recip(sum_shifted);
     for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(column, N);
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)

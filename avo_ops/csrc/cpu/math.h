@@ -15,39 +15,31 @@ namespace AVO_ISA_NAMESPACE {
 namespace {
 
 // Horner's rule, highest power first; coefficients of the register's lane type.
-template <class R>
-AVO_INLINE R horner_step(R, R value) {
-  return value;
-}
-template <class R, class C, class... More>
-AVO_INLINE R horner_step(R x, R value, C next, More... more) {
+template <class R> AVO_INLINE R horner_step(R, R value) { return value; }
+template <class R, class C, class... More> AVO_INLINE R horner_step(R x, R value, C next, More... more) {
   return horner_step(x, r_fma(value, x, splat(next)), more...);
 }
-template <class R, class C, class... More>
-AVO_INLINE R horner(R x, C first, More... more) {
+template <class R, class C, class... More> AVO_INLINE R horner(R x, C first, More... more) {
   return horner_step(x, splat(first), more...);
 }
 
 // ---- exp ----------------------------------------------------------------------------------------
 
-template <class C>
-struct ExpNumbers;
-template <>
-struct ExpNumbers<float> {
+template <class C> struct ExpNumbers;
+template <> struct ExpNumbers<float> {
   static constexpr float log2e = 1.44269504f;
-  static constexpr float round = 0x1.8p23f;        // x + round - round: to the nearest whole number
-  static constexpr float ln2_high = 0.693359375f;  // 9 bits: n * ln2_high is exact
+  static constexpr float round = 0x1.8p23f;       // x + round - round: to the nearest whole number
+  static constexpr float ln2_high = 0.693359375f; // 9 bits: n * ln2_high is exact
   static constexpr float ln2_low = -2.12194440e-4f;
-  static constexpr float over = 89.0f, under = -104.0f;  // exp overflows; exp < 2^-150 rounds to 0
-  static constexpr float one_sided = 45.0f;              // exp(-x) is nothing beside 1
-  static constexpr float square_under = 10.25f;          // exp(-z^2) < 2^-150
+  static constexpr float over = 89.0f, under = -104.0f; // exp overflows; exp < 2^-150 rounds to 0
+  static constexpr float one_sided = 45.0f;             // exp(-x) is nothing beside 1
+  static constexpr float square_under = 10.25f;         // exp(-z^2) < 2^-150
   static constexpr uint32_t round_bits = 0x4b400000, bias = 127, split = 0xfffff000;
   static constexpr int mantissa = 23;
 };
-template <>
-struct ExpNumbers<double> {
+template <> struct ExpNumbers<double> {
   static constexpr double log2e = 1.4426950408889634, round = 0x1.8p52;
-  static constexpr double ln2_high = 0x1.62e42feep-1;  // 32 bits
+  static constexpr double ln2_high = 0x1.62e42feep-1; // 32 bits
   static constexpr double ln2_low = 1.90821492927058770002e-10;
   static constexpr double over = 710.0, under = -746.0;
   static constexpr double one_sided = 45.0;
@@ -63,13 +55,11 @@ AVO_INLINE RegD tanh_rest(RegD t) { return horner(t, AVO_POLYNOMIAL_TANH_F64); }
 
 // exp(x - low) = 2^n (1 + q), |x - low - n ln 2| <= ln(2)/2 (a little more by `low`); n is held in the low
 // bits of t.
-template <class R>
-struct ExpParts {
+template <class R> struct ExpParts {
   R q;
   UintOf<R> t;
 };
-template <class R>
-AVO_INLINE ExpParts<R> exp_parts(R x, R low) {
+template <class R> AVO_INLINE ExpParts<R> exp_parts(R x, R low) {
   using K = ExpNumbers<typename LaneOf<R>::type>;
   const R t = r_fma(x, splat(K::log2e), splat(K::round));
   const R n = t - splat(K::round);
@@ -80,50 +70,45 @@ AVO_INLINE ExpParts<R> exp_parts(R x, R low) {
 }
 
 // 2^n as first * second, each normal, so that the last product alone rounds a denormal result.
-template <class R>
-struct Power {
+template <class R> struct Power {
   R first, second, second_inverse;
 };
-template <class R>
-AVO_INLINE Power<R> power_of_two(UintOf<R> t) {
+template <class R> AVO_INLINE Power<R> power_of_two(UintOf<R> t) {
   using K = ExpNumbers<typename LaneOf<R>::type>;
   const UintOf<R> sum = t - (K::round_bits - 2 * K::bias);
   const UintOf<R> first = sum >> 1, second = sum - first;
   return {(R)(first << K::mantissa), (R)(second << K::mantissa), (R)((2 * K::bias - second) << K::mantissa)};
 }
 
-template <class R>
-AVO_INLINE R r_exp(R x) {
+template <class R> AVO_INLINE R r_exp(R x) {
   using C = typename LaneOf<R>::type;
   using K = ExpNumbers<C>;
-  x = r_max(splat(K::under), r_min(splat(K::over), x));  // NaN is the second operand: it stays
+  x = r_max(splat(K::under), r_min(splat(K::over), x)); // NaN is the second operand: it stays
   const ExpParts<R> e = exp_parts(x, R{});
   const Power<R> power = power_of_two<R>(e.t);
   return (splat(C(1)) + e.q) * power.first * power.second;
 }
 
-template <class R>
-AVO_INLINE R r_expm1(R x) {
+template <class R> AVO_INLINE R r_expm1(R x) {
   using C = typename LaneOf<R>::type;
   using K = ExpNumbers<C>;
   const R bounded = r_max(splat(-K::one_sided), r_min(splat(K::over), x));
   const ExpParts<R> e = exp_parts(bounded, R{});
   const Power<R> p = power_of_two<R>(e.t);
   const R value = r_fma(e.q, p.first, p.first - p.second_inverse) * p.second;
-  return x == R{} ? x : value;  // keeps -0
+  return x == R{} ? x : value; // keeps -0
 }
 
 // exp(-z^2), the square kept to twice the precision: what z * z rounds off is subtracted from the reduced
 // argument.
-template <class R>
-AVO_INLINE R r_exp_neg_sq(R z) {
+template <class R> AVO_INLINE R r_exp_neg_sq(R z) {
   using C = typename LaneOf<R>::type;
   using K = ExpNumbers<C>;
   z = r_min(splat(K::square_under), r_abs(z));
 #if AVO_HAS_FMA
   const R high = z * z, low = r_fma(z, z, -high);
 #else
-  const R head = (R)((UintOf<R>)z & K::split);  // half of the bits: head * head is exact
+  const R head = (R)((UintOf<R>)z & K::split); // half of the bits: head * head is exact
   const R high = head * head, low = (z - head) * (z + head);
 #endif
   const ExpParts<R> e = exp_parts(-high, low);
@@ -133,16 +118,14 @@ AVO_INLINE R r_exp_neg_sq(R z) {
 
 // 1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) on the negative side: no overflow, and full precision in the
 // tail.
-template <class R>
-AVO_INLINE R r_sigmoid(R x) {
+template <class R> AVO_INLINE R r_sigmoid(R x) {
   using C = typename LaneOf<R>::type;
   const R one = splat(C(1)), e = r_exp(-r_abs(x));
   return (x < R{} ? e : one) / (one + e);
 }
 
 // Near 0 a polynomial; else 1 - 2 p / (1 + p) with p = exp(-2 |x|), where the error of the quotient shrinks.
-template <class R>
-AVO_INLINE R r_tanh(R x) {
+template <class R> AVO_INLINE R r_tanh(R x) {
   using C = typename LaneOf<R>::type;
   using K = ExpNumbers<C>;
   const R one = splat(C(1)), size = r_min(splat(K::one_sided / 2), r_abs(x)), square = size * size;
@@ -170,8 +153,8 @@ AVO_INLINE RegF r_log(RegF x) {
   rest = r_fma(n, splat(K::ln2_low), rest);
   rest = r_fma(f2, splat(-0.5f), rest);
   RegF value = r_fma(n, splat(K::ln2_high), f + rest);
-  value = x < splat(__builtin_inff()) ? value : x;        // inf and NaN
-  value = x > RegF{} ? value : splat(-__builtin_inff());  // 0, and below
+  value = x < splat(__builtin_inff()) ? value : x;       // inf and NaN
+  value = x > RegF{} ? value : splat(-__builtin_inff()); // 0, and below
   value = x != x ? x : value;
   return x < RegF{} ? splat(__builtin_nanf("")) : value;
 }
@@ -202,16 +185,16 @@ AVO_INLINE RegF r_erf(RegF z) {
 
 // ---- lane by lane through libm ------------------------------------------------------------------
 
-#define AVO_LIBM_UNARY(name, type, function)                                                                 \
-  AVO_NOINLINE void name##_lanes(type* p, int n) {                                                           \
-    for (int i = 0; i < n; ++i) p[i] = function(p[i]);                                                       \
-  }                                                                                                          \
-  AVO_INLINE Vec<type> m_##name(Vec<type> a) {                                                               \
-    type lanes[kLanes];                                                                                      \
-    a.store(lanes);                                                                                          \
-    name##_lanes(lanes, kLanes);                                                                             \
-    return Vec<type>::load(lanes);                                                                           \
-  }                                                                                                          \
+#define AVO_LIBM_UNARY(name, type, function)                                                                           \
+  AVO_NOINLINE void name##_lanes(type *p, int n) {                                                                     \
+    for (int i = 0; i < n; ++i) p[i] = function(p[i]);                                                                 \
+  }                                                                                                                    \
+  AVO_INLINE Vec<type> m_##name(Vec<type> a) {                                                                         \
+    type lanes[kLanes];                                                                                                \
+    a.store(lanes);                                                                                                    \
+    name##_lanes(lanes, kLanes);                                                                                       \
+    return Vec<type>::load(lanes);                                                                                     \
+  }                                                                                                                    \
   AVO_INLINE type m_##name(type a) { return function(a); }
 AVO_LIBM_UNARY(sin, float, __builtin_sinf)
 AVO_LIBM_UNARY(cos, float, __builtin_cosf)
@@ -223,17 +206,17 @@ AVO_LIBM_UNARY(erf, double, __builtin_erf)
 AVO_LIBM_UNARY(erfc_libm, double, __builtin_erfc)
 #undef AVO_LIBM_UNARY
 
-#define AVO_LIBM_POW(type, function)                                                                         \
-  AVO_NOINLINE void pow_lanes(type* p, const type* q, int n) {                                               \
-    for (int i = 0; i < n; ++i) p[i] = function(p[i], q[i]);                                                 \
-  }                                                                                                          \
-  AVO_INLINE Vec<type> m_pow(Vec<type> a, Vec<type> b) {                                                     \
-    type base[kLanes], power[kLanes];                                                                        \
-    a.store(base);                                                                                           \
-    b.store(power);                                                                                          \
-    pow_lanes(base, power, kLanes);                                                                          \
-    return Vec<type>::load(base);                                                                            \
-  }                                                                                                          \
+#define AVO_LIBM_POW(type, function)                                                                                   \
+  AVO_NOINLINE void pow_lanes(type *p, const type *q, int n) {                                                         \
+    for (int i = 0; i < n; ++i) p[i] = function(p[i], q[i]);                                                           \
+  }                                                                                                                    \
+  AVO_INLINE Vec<type> m_pow(Vec<type> a, Vec<type> b) {                                                               \
+    type base[kLanes], power[kLanes];                                                                                  \
+    a.store(base);                                                                                                     \
+    b.store(power);                                                                                                    \
+    pow_lanes(base, power, kLanes);                                                                                    \
+    return Vec<type>::load(base);                                                                                      \
+  }                                                                                                                    \
   AVO_INLINE type m_pow(type a, type b) { return function(a, b); }
 AVO_LIBM_POW(float, __builtin_powf)
 AVO_LIBM_POW(double, __builtin_pow)
@@ -241,25 +224,18 @@ AVO_LIBM_POW(double, __builtin_pow)
 
 // ---- the names that generated code uses ---------------------------------------------------------
 
-template <class R>
-AVO_INLINE R r_recip(R x) {
-  return splat(typename LaneOf<R>::type(1)) / x;
-}
-template <class R>
-AVO_INLINE R r_rsqrt(R x) {
-  return splat(typename LaneOf<R>::type(1)) / r_sqrt(x);
-}
+template <class R> AVO_INLINE R r_recip(R x) { return splat(typename LaneOf<R>::type(1)) / x; }
+template <class R> AVO_INLINE R r_rsqrt(R x) { return splat(typename LaneOf<R>::type(1)) / r_sqrt(x); }
 // 0 for NaN, as torch.sign.
-template <class R>
-AVO_INLINE R r_sign(R x) {
+template <class R> AVO_INLINE R r_sign(R x) {
   const R one = splat(typename LaneOf<R>::type(1));
   return x > R{} ? one : (x < R{} ? -one : R{});
 }
 
-#define AVO_UNARY(name, type)                                                                                \
-  AVO_INLINE Vec<type> m_##name(Vec<type> a) {                                                               \
-    return each<type>([](auto x) AVO_LAMBDA { return r_##name(x); }, a);                                     \
-  }                                                                                                          \
+#define AVO_UNARY(name, type)                                                                                          \
+  AVO_INLINE Vec<type> m_##name(Vec<type> a) {                                                                         \
+    return each<type>([](auto x) AVO_LAMBDA { return r_##name(x); }, a);                                               \
+  }                                                                                                                    \
   AVO_INLINE type m_##name(type a) { return r_##name(splat(a))[0]; }
 #define AVO_UNARY_BOTH(name) AVO_UNARY(name, float) AVO_UNARY(name, double)
 AVO_UNARY_BOTH(neg)
@@ -276,10 +252,10 @@ AVO_UNARY(log1p, float)
 AVO_UNARY(erf, float)
 #undef AVO_UNARY_BOTH
 // Exact or correctly rounded operations: the scalar instruction gives the bits of a lane.
-#define AVO_ROUNDED(name, type, scalar)                                                                      \
-  AVO_INLINE Vec<type> m_##name(Vec<type> a) {                                                               \
-    return each<type>([](auto x) AVO_LAMBDA { return r_##name(x); }, a);                                     \
-  }                                                                                                          \
+#define AVO_ROUNDED(name, type, scalar)                                                                                \
+  AVO_INLINE Vec<type> m_##name(Vec<type> a) {                                                                         \
+    return each<type>([](auto x) AVO_LAMBDA { return r_##name(x); }, a);                                               \
+  }                                                                                                                    \
   AVO_INLINE type m_##name(type a) { return scalar; }
 AVO_ROUNDED(sqrt, float, __builtin_sqrtf(a))
 AVO_ROUNDED(sqrt, double, __builtin_sqrt(a))
@@ -290,14 +266,14 @@ AVO_ROUNDED(recip, double, 1.0 / a)
 #undef AVO_ROUNDED
 #undef AVO_UNARY
 
-#define AVO_MORE(type)                                                                                       \
-  AVO_INLINE Vec<type> m_max(Vec<type> a, Vec<type> b) { return Whole::amax(a, b); }                         \
-  AVO_INLINE Vec<type> m_min(Vec<type> a, Vec<type> b) { return Whole::amin(a, b); }                         \
-  AVO_INLINE type m_max(type a, type b) { return keep_larger(a, b); }                                        \
-  AVO_INLINE type m_min(type a, type b) { return keep_smaller(a, b); }                                       \
-  AVO_INLINE Vec<type> m_fma(Vec<type> a, Vec<type> b, Vec<type> c) {                                        \
-    return each<type>([](auto x, auto y, auto z) AVO_LAMBDA { return r_fma(x, y, z); }, a, b, c);            \
-  }                                                                                                          \
+#define AVO_MORE(type)                                                                                                 \
+  AVO_INLINE Vec<type> m_max(Vec<type> a, Vec<type> b) { return Whole::amax(a, b); }                                   \
+  AVO_INLINE Vec<type> m_min(Vec<type> a, Vec<type> b) { return Whole::amin(a, b); }                                   \
+  AVO_INLINE type m_max(type a, type b) { return keep_larger(a, b); }                                                  \
+  AVO_INLINE type m_min(type a, type b) { return keep_smaller(a, b); }                                                 \
+  AVO_INLINE Vec<type> m_fma(Vec<type> a, Vec<type> b, Vec<type> c) {                                                  \
+    return each<type>([](auto x, auto y, auto z) AVO_LAMBDA { return r_fma(x, y, z); }, a, b, c);                      \
+  }                                                                                                                    \
   AVO_INLINE type m_fma(type a, type b, type c) { return r_fma(splat(a), splat(b), splat(c))[0]; }
 AVO_MORE(float)
 AVO_MORE(double)
@@ -311,5 +287,5 @@ AVO_INLINE float m_erfc(float z, float e) { return r_erfc(splat(z), splat(e))[0]
 AVO_INLINE Vec<double> m_erfc(Vec<double> z, Vec<double>) { return m_erfc_libm(z); }
 AVO_INLINE double m_erfc(double z, double) { return m_erfc_libm(z); }
 
-}  // namespace
-}  // namespace AVO_ISA_NAMESPACE
+} // namespace
+} // namespace AVO_ISA_NAMESPACE

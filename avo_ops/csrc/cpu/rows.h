@@ -18,44 +18,36 @@ struct Bf16 {
   uint16_t bits;
 };
 
-template <class T>
-constexpr int32_t kDtype = -1;
-template <>
-constexpr int32_t kDtype<float> = AVO_F32;
-template <>
-constexpr int32_t kDtype<F16> = AVO_F16;
-template <>
-constexpr int32_t kDtype<Bf16> = AVO_BF16;
-template <>
-constexpr int32_t kDtype<double> = AVO_F64;
+template <class T> constexpr int32_t kDtype = -1;
+template <> constexpr int32_t kDtype<float> = AVO_F32;
+template <> constexpr int32_t kDtype<F16> = AVO_F16;
+template <> constexpr int32_t kDtype<Bf16> = AVO_BF16;
+template <> constexpr int32_t kDtype<double> = AVO_F64;
 
 // ---- 16 lanes between a dtype and the compute type ----------------------------------------------
 
 #if AVO_AVX512
-AVO_INLINE Vec<float> load_as_f32(const Bf16* p) {
+AVO_INLINE Vec<float> load_as_f32(const Bf16 *p) {
   Vec<float> out;
-  out.r[0] =
-      (RegF)((UintF)_mm512_maskz_cvtepu16_epi32(__mmask16(-1), _mm256_loadu_si256((const __m256i*)p)) << 16);
+  out.r[0] = (RegF)((UintF)_mm512_maskz_cvtepu16_epi32(__mmask16(-1), _mm256_loadu_si256((const __m256i *)p)) << 16);
   return out;
 }
-AVO_INLINE Vec<float> load_as_f32(const F16* p) {
+AVO_INLINE Vec<float> load_as_f32(const F16 *p) {
   Vec<float> out;
-  out.r[0] = _mm512_maskz_cvtph_ps(__mmask16(-1), _mm256_loadu_si256((const __m256i*)p));
+  out.r[0] = _mm512_maskz_cvtph_ps(__mmask16(-1), _mm256_loadu_si256((const __m256i *)p));
   return out;
 }
-AVO_INLINE void store_f32_as(F16* p, Vec<float> v) {
-  _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtps_ph(__mmask16(-1), v.r[0], _MM_FROUND_TO_NEAREST_INT));
+AVO_INLINE void store_f32_as(F16 *p, Vec<float> v) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_maskz_cvtps_ph(__mmask16(-1), v.r[0], _MM_FROUND_TO_NEAREST_INT));
 }
-AVO_INLINE void store_low_halves(void* p, UintF (&words)[1]) {
-  _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtepi32_epi16(__mmask16(-1), (__m512i)words[0]));
+AVO_INLINE void store_low_halves(void *p, UintF (&words)[1]) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_maskz_cvtepi32_epi16(__mmask16(-1), (__m512i)words[0]));
 }
 AVO_INLINE Vec<double> to_f64(Vec<float> v) {
   Vec<double> out;
   const __m512i bits = (__m512i)v.r[0];
-  out.r[0] =
-      _mm512_maskz_cvtps_pd(__mmask8(-1), (__m256)_mm512_maskz_extracti64x4_epi64(__mmask8(-1), bits, 0));
-  out.r[1] =
-      _mm512_maskz_cvtps_pd(__mmask8(-1), (__m256)_mm512_maskz_extracti64x4_epi64(__mmask8(-1), bits, 1));
+  out.r[0] = _mm512_maskz_cvtps_pd(__mmask8(-1), (__m256)_mm512_maskz_extracti64x4_epi64(__mmask8(-1), bits, 0));
+  out.r[1] = _mm512_maskz_cvtps_pd(__mmask8(-1), (__m256)_mm512_maskz_extracti64x4_epi64(__mmask8(-1), bits, 1));
   return out;
 }
 AVO_INLINE Vec<float> to_f32(Vec<double> v) {
@@ -66,27 +58,26 @@ AVO_INLINE Vec<float> to_f32(Vec<double> v) {
   return out;
 }
 #elif AVO_AVX2
-AVO_INLINE Vec<float> load_as_f32(const Bf16* p) {
+AVO_INLINE Vec<float> load_as_f32(const Bf16 *p) {
   Vec<float> out;
   repeat<2>([&](auto i) AVO_LAMBDA {
-    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p + i));
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + i));
     out.r[i] = (RegF)_mm256_slli_epi32(wide, 16);
   });
   return out;
 }
-AVO_INLINE Vec<float> load_as_f32(const F16* p) {
+AVO_INLINE Vec<float> load_as_f32(const F16 *p) {
   Vec<float> out;
-  repeat<2>([&](auto i) AVO_LAMBDA { out.r[i] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p + i)); });
+  repeat<2>([&](auto i) AVO_LAMBDA { out.r[i] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p + i)); });
   return out;
 }
-AVO_INLINE void store_f32_as(F16* p, Vec<float> v) {
-  repeat<2>([&](auto i) AVO_LAMBDA {
-    _mm_storeu_si128((__m128i*)p + i, _mm256_cvtps_ph(v.r[i], _MM_FROUND_TO_NEAREST_INT));
-  });
+AVO_INLINE void store_f32_as(F16 *p, Vec<float> v) {
+  repeat<2>([&](auto i)
+                AVO_LAMBDA { _mm_storeu_si128((__m128i *)p + i, _mm256_cvtps_ph(v.r[i], _MM_FROUND_TO_NEAREST_INT)); });
 }
-AVO_INLINE void store_low_halves(void* p, UintF (&words)[2]) {
+AVO_INLINE void store_low_halves(void *p, UintF (&words)[2]) {
   const __m256i crossed = _mm256_packus_epi32((__m256i)words[0], (__m256i)words[1]);
-  _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(crossed, _MM_SHUFFLE(3, 1, 2, 0)));
+  _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(crossed, _MM_SHUFFLE(3, 1, 2, 0)));
 }
 AVO_INLINE Vec<double> to_f64(Vec<float> v) {
   Vec<double> out;
@@ -104,10 +95,10 @@ AVO_INLINE Vec<float> to_f32(Vec<double> v) {
   return out;
 }
 #else
-AVO_INLINE Vec<float> load_as_f32(const Bf16* p) {
+AVO_INLINE Vec<float> load_as_f32(const Bf16 *p) {
   Vec<float> out;
   repeat<2>([&](auto i) AVO_LAMBDA {
-    const __m128i halves = _mm_loadu_si128((const __m128i*)p + i), zero = _mm_setzero_si128();
+    const __m128i halves = _mm_loadu_si128((const __m128i *)p + i), zero = _mm_setzero_si128();
     out.r[2 * i] = (RegF)_mm_unpacklo_epi16(zero, halves);
     out.r[2 * i + 1] = (RegF)_mm_unpackhi_epi16(zero, halves);
   });
@@ -122,20 +113,20 @@ AVO_INLINE RegF f16_to_f32(UintF half) {
   const IntF low = (IntF)size < splat(int32_t(1 << 23));
   return (RegF)((UintF)(high ? special : (low ? denormal : usual)) | sign);
 }
-AVO_INLINE Vec<float> load_as_f32(const F16* p) {
+AVO_INLINE Vec<float> load_as_f32(const F16 *p) {
   Vec<float> out;
   repeat<2>([&](auto i) AVO_LAMBDA {
-    const __m128i halves = _mm_loadu_si128((const __m128i*)p + i), zero = _mm_setzero_si128();
+    const __m128i halves = _mm_loadu_si128((const __m128i *)p + i), zero = _mm_setzero_si128();
     out.r[2 * i] = f16_to_f32((UintF)_mm_unpacklo_epi16(halves, zero));
     out.r[2 * i + 1] = f16_to_f32((UintF)_mm_unpackhi_epi16(halves, zero));
   });
   return out;
 }
-AVO_INLINE void store_low_halves(void* p, UintF (&words)[4]) {
-  repeat<2>([&](auto i) AVO_LAMBDA {  // sign-extended, so that the saturating pack of SSE2 keeps the bits
+AVO_INLINE void store_low_halves(void *p, UintF (&words)[4]) {
+  repeat<2>([&](auto i) AVO_LAMBDA { // sign-extended, so that the saturating pack of SSE2 keeps the bits
     const __m128i low = (__m128i)((IntF)(words[2 * i] << 16) >> 16);
     const __m128i high = (__m128i)((IntF)(words[2 * i + 1] << 16) >> 16);
-    _mm_storeu_si128((__m128i*)p + i, _mm_packs_epi32(low, high));
+    _mm_storeu_si128((__m128i *)p + i, _mm_packs_epi32(low, high));
   });
 }
 // Where the result is denormal, adding 0.5 lets the float addition round at 2^-24; elsewhere the rounding
@@ -145,13 +136,12 @@ AVO_INLINE UintF f32_to_f16(RegF x) {
   const UintF bits = (UintF)x, size = bits & 0x7fffffffu, sign = (bits >> 16) & 0x8000u;
   const UintF usual = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
   const UintF denormal = (UintF)((RegF)size + splat(0.5f)) - 0x3f000000u;
-  const UintF special =
-      (UintF)((IntF)size > splat(int32_t(0x7f800000)) ? (IntF)(((size >> 13) & 0x3ffu) | 0x7e00u)
-                                                      : splat(int32_t(0x7c00)));
+  const UintF special = (UintF)((IntF)size > splat(int32_t(0x7f800000)) ? (IntF)(((size >> 13) & 0x3ffu) | 0x7e00u)
+                                                                        : splat(int32_t(0x7c00)));
   const IntF high = (IntF)size >= splat(int32_t(143 << 23)), low = (IntF)size < splat(int32_t(113 << 23));
   return (UintF)(high ? (IntF)special : (low ? (IntF)denormal : (IntF)usual)) | sign;
 }
-AVO_INLINE void store_f32_as(F16* p, Vec<float> v) {
+AVO_INLINE void store_f32_as(F16 *p, Vec<float> v) {
   UintF words[4];
   repeat<4>([&](auto i) AVO_LAMBDA { words[i] = f32_to_f16(v.r[i]); });
   store_low_halves(p, words);
@@ -166,14 +156,13 @@ AVO_INLINE Vec<double> to_f64(Vec<float> v) {
 }
 AVO_INLINE Vec<float> to_f32(Vec<double> v) {
   Vec<float> out;
-  repeat<4>([&](auto i) AVO_LAMBDA {
-    out.r[i] = _mm_movelh_ps(_mm_cvtpd_ps(v.r[2 * i]), _mm_cvtpd_ps(v.r[2 * i + 1]));
-  });
+  repeat<4>([&](auto i)
+                AVO_LAMBDA { out.r[i] = _mm_movelh_ps(_mm_cvtpd_ps(v.r[2 * i]), _mm_cvtpd_ps(v.r[2 * i + 1])); });
   return out;
 }
 #endif
 
-AVO_INLINE void store_f32_as(Bf16* p, Vec<float> v) {
+AVO_INLINE void store_f32_as(Bf16 *p, Vec<float> v) {
   UintF words[Vec<float>::kRegs];
   repeat<Vec<float>::kRegs>([&](auto i) AVO_LAMBDA {
     const UintF bits = (UintF)v.r[i];
@@ -183,40 +172,27 @@ AVO_INLINE void store_f32_as(Bf16* p, Vec<float> v) {
   store_low_halves(p, words);
 }
 
-AVO_INLINE Vec<float> load_as(const float* p, float) { return Vec<float>::load(p); }
-AVO_INLINE Vec<float> load_as(const double* p, float) { return to_f32(Vec<double>::load(p)); }
-AVO_INLINE Vec<double> load_as(const double* p, double) { return Vec<double>::load(p); }
-AVO_INLINE Vec<double> load_as(const float* p, double) { return to_f64(Vec<float>::load(p)); }
-template <class T>
-AVO_INLINE Vec<float> load_as(const T* p, float) {
-  return load_as_f32(p);
-}
-template <class T>
-AVO_INLINE Vec<double> load_as(const T* p, double) {
-  return to_f64(load_as_f32(p));
-}
+AVO_INLINE Vec<float> load_as(const float *p, float) { return Vec<float>::load(p); }
+AVO_INLINE Vec<float> load_as(const double *p, float) { return to_f32(Vec<double>::load(p)); }
+AVO_INLINE Vec<double> load_as(const double *p, double) { return Vec<double>::load(p); }
+AVO_INLINE Vec<double> load_as(const float *p, double) { return to_f64(Vec<float>::load(p)); }
+template <class T> AVO_INLINE Vec<float> load_as(const T *p, float) { return load_as_f32(p); }
+template <class T> AVO_INLINE Vec<double> load_as(const T *p, double) { return to_f64(load_as_f32(p)); }
 
-AVO_INLINE void store_as(float* p, Vec<float> v) { v.store(p); }
-AVO_INLINE void store_as(float* p, Vec<double> v) { to_f32(v).store(p); }
-AVO_INLINE void store_as(double* p, Vec<double> v) { v.store(p); }
-AVO_INLINE void store_as(double* p, Vec<float> v) { to_f64(v).store(p); }
-template <class T>
-AVO_INLINE void store_as(T* p, Vec<float> v) {
-  store_f32_as(p, v);
-}
-template <class T>
-AVO_INLINE void store_as(T* p, Vec<double> v) {
-  store_f32_as(p, to_f32(v));
-}
+AVO_INLINE void store_as(float *p, Vec<float> v) { v.store(p); }
+AVO_INLINE void store_as(float *p, Vec<double> v) { to_f32(v).store(p); }
+AVO_INLINE void store_as(double *p, Vec<double> v) { v.store(p); }
+AVO_INLINE void store_as(double *p, Vec<float> v) { to_f64(v).store(p); }
+template <class T> AVO_INLINE void store_as(T *p, Vec<float> v) { store_f32_as(p, v); }
+template <class T> AVO_INLINE void store_as(T *p, Vec<double> v) { store_f32_as(p, to_f32(v)); }
 
 // ---- runs of elements ---------------------------------------------------------------------------
 
 // to[i] = from[i * stride], converted. `to` has room for whole vectors past n (the slack of a row buffer).
-template <class T, class C>
-AVO_NOINLINE void convert_in(const T* from, int64_t stride, C* to, int64_t n) {
+template <class T, class C> AVO_NOINLINE void convert_in(const T *from, int64_t stride, C *to, int64_t n) {
   T lanes[kLanes] = {};
   for (int64_t c = 0; c < n; c += kLanes) {
-    const T* source = from + c;
+    const T *source = from + c;
     if (stride != 1 || c + kLanes > n) {
       const int count = n - c < kLanes ? int(n - c) : kLanes;
       for (int i = 0; i < count; ++i) lanes[i] = from[(c + i) * stride];
@@ -227,8 +203,7 @@ AVO_NOINLINE void convert_in(const T* from, int64_t stride, C* to, int64_t n) {
 }
 
 // to[i * stride] = from[i], converted.
-template <class C, class T>
-AVO_NOINLINE void convert_out(const C* from, T* to, int64_t stride, int64_t n) {
+template <class C, class T> AVO_NOINLINE void convert_out(const C *from, T *to, int64_t stride, int64_t n) {
   T lanes[kLanes];
   for (int64_t c = 0; c < n; c += kLanes) {
     if (stride == 1 && c + kLanes <= n) {
@@ -241,31 +216,29 @@ AVO_NOINLINE void convert_out(const C* from, T* to, int64_t stride, int64_t n) {
   }
 }
 
-template <class C>
-AVO_NOINLINE void stage_in(const AvoOperand& operand, int64_t offset, C* to, int64_t n) {
+template <class C> AVO_NOINLINE void stage_in(const AvoOperand &operand, int64_t offset, C *to, int64_t n) {
   const int64_t stride = operand.col_stride;
   switch (operand.dtype) {
-    case AVO_F32: return convert_in((const float*)operand.data + offset, stride, to, n);
-    case AVO_F16: return convert_in((const F16*)operand.data + offset, stride, to, n);
-    case AVO_BF16: return convert_in((const Bf16*)operand.data + offset, stride, to, n);
-    default: return convert_in((const double*)operand.data + offset, stride, to, n);
+  case AVO_F32: return convert_in((const float *)operand.data + offset, stride, to, n);
+  case AVO_F16: return convert_in((const F16 *)operand.data + offset, stride, to, n);
+  case AVO_BF16: return convert_in((const Bf16 *)operand.data + offset, stride, to, n);
+  default: return convert_in((const double *)operand.data + offset, stride, to, n);
   }
 }
-template <class C>
-AVO_NOINLINE void stage_out(const AvoOperand& operand, int64_t offset, const C* from, int64_t n) {
+template <class C> AVO_NOINLINE void stage_out(const AvoOperand &operand, int64_t offset, const C *from, int64_t n) {
   const int64_t stride = operand.col_stride;
   switch (operand.dtype) {
-    case AVO_F32: return convert_out(from, (float*)operand.data + offset, stride, n);
-    case AVO_F16: return convert_out(from, (F16*)operand.data + offset, stride, n);
-    case AVO_BF16: return convert_out(from, (Bf16*)operand.data + offset, stride, n);
-    default: return convert_out(from, (double*)operand.data + offset, stride, n);
+  case AVO_F32: return convert_out(from, (float *)operand.data + offset, stride, n);
+  case AVO_F16: return convert_out(from, (F16 *)operand.data + offset, stride, n);
+  case AVO_BF16: return convert_out(from, (Bf16 *)operand.data + offset, stride, n);
+  default: return convert_out(from, (double *)operand.data + offset, stride, n);
   }
 }
 
 // ---- the rows of a call -------------------------------------------------------------------------
 
 // Row `row` of several row dimensions: its digits, the last dimension running fastest.
-AVO_NOINLINE inline int64_t folded_row_offset(const AvoCpuArgs* a, const AvoOperand& operand, int64_t row) {
+AVO_NOINLINE inline int64_t folded_row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row) {
   int64_t offset = 0;
   for (int d = a->row_dims - 1; d >= 0 && row > 0; --d) {
     const int64_t size = a->row_sizes[d];
@@ -274,22 +247,20 @@ AVO_NOINLINE inline int64_t folded_row_offset(const AvoCpuArgs* a, const AvoOper
   }
   return offset;
 }
-AVO_INLINE int64_t row_offset(const AvoCpuArgs* a, const AvoOperand& operand, int64_t row) {
+AVO_INLINE int64_t row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row) {
   return a->row_dims == 1 ? row * operand.row_strides[0] : folded_row_offset(a, operand, row);
 }
-template <class C>
-AVO_INLINE bool lies_ready(const AvoOperand& operand, int64_t n) {
+template <class C> AVO_INLINE bool lies_ready(const AvoOperand &operand, int64_t n) {
   return operand.dtype == kDtype<C> && (operand.col_stride == 1 || n == 1);
 }
 
 // Columns [c0, c0 + n) of a row of an input: where they lie if they can be used there, else converted into
 // `buffer`.
 template <class C>
-AVO_INLINE const C* load_row(const AvoCpuArgs* a, int operand, int64_t row, int64_t c0, int64_t n,
-                             C* buffer) {
-  const AvoOperand& source = a->operands[operand];
+AVO_INLINE const C *load_row(const AvoCpuArgs *a, int operand, int64_t row, int64_t c0, int64_t n, C *buffer) {
+  const AvoOperand &source = a->operands[operand];
   const int64_t offset = row_offset(a, source, row) + c0 * source.col_stride;
-  if (lies_ready<C>(source, n)) return (const C*)source.data + offset;
+  if (lies_ready<C>(source, n)) return (const C *)source.data + offset;
   stage_in<C>(source, offset, buffer, n);
   return buffer;
 }
@@ -297,35 +268,33 @@ AVO_INLINE const C* load_row(const AvoCpuArgs* a, int operand, int64_t row, int6
 // Where to write columns [c0, c0 + n) of a row of an output; close_row with what this returned then stores
 // them. An absent output (null) is written to `buffer` and goes no further.
 template <class C>
-AVO_INLINE C* open_row(const AvoCpuArgs* a, int operand, int64_t row, int64_t c0, int64_t n, C* buffer) {
-  const AvoOperand& target = a->operands[operand];
+AVO_INLINE C *open_row(const AvoCpuArgs *a, int operand, int64_t row, int64_t c0, int64_t n, C *buffer) {
+  const AvoOperand &target = a->operands[operand];
   if (!target.data || !lies_ready<C>(target, n)) return buffer;
-  return (C*)target.data + row_offset(a, target, row) + c0 * target.col_stride;
+  return (C *)target.data + row_offset(a, target, row) + c0 * target.col_stride;
 }
 template <class C>
-AVO_INLINE void close_row(const AvoCpuArgs* a, int operand, int64_t row, int64_t c0, int64_t n, const C* p) {
-  const AvoOperand& target = a->operands[operand];
+AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, int64_t c0, int64_t n, const C *p) {
+  const AvoOperand &target = a->operands[operand];
   if (!target.data || lies_ready<C>(target, n)) return;
   stage_out<C>(target, row_offset(a, target, row) + c0 * target.col_stride, p, n);
 }
 
 // The one value that an M-span operand has for a row.
-template <class C>
-AVO_INLINE C load_stat(const AvoCpuArgs* a, int operand, int64_t row) {
-  const AvoOperand& source = a->operands[operand];
+template <class C> AVO_INLINE C load_stat(const AvoCpuArgs *a, int operand, int64_t row) {
+  const AvoOperand &source = a->operands[operand];
   const int64_t offset = row_offset(a, source, row);
-  if (source.dtype == kDtype<C>) return ((const C*)source.data)[offset];
+  if (source.dtype == kDtype<C>) return ((const C *)source.data)[offset];
   C lanes[kLanes];
   stage_in<C>(source, offset, lanes, 1);
   return lanes[0];
 }
-template <class C>
-AVO_INLINE void store_stat(const AvoCpuArgs* a, int operand, int64_t row, C value) {
-  const AvoOperand& target = a->operands[operand];
+template <class C> AVO_INLINE void store_stat(const AvoCpuArgs *a, int operand, int64_t row, C value) {
+  const AvoOperand &target = a->operands[operand];
   if (!target.data) return;
   const int64_t offset = row_offset(a, target, row);
   if (target.dtype == kDtype<C>) {
-    ((C*)target.data)[offset] = value;
+    ((C *)target.data)[offset] = value;
   } else {
     stage_out<C>(target, offset, &value, 1);
   }
@@ -359,29 +328,25 @@ template <class V> AVO_INLINE V m_round_bf16(V v) { return m_round_to(v, AVO_BF1
 // Row buffer `index` of the scratch of a kernel whose buffers hold n elements (class pointwise:
 // kPointwiseBlock).
 constexpr int64_t kPointwiseBlock = AVO_POINTWISE_BLOCK;
-template <class C>
-AVO_INLINE C* scratch_buffer(void* scratch, int index, int64_t n) {
+template <class C> AVO_INLINE C *scratch_buffer(void *scratch, int index, int64_t n) {
   const int64_t bytes = ((n + AVO_BUFFER_SLACK) * int64_t(sizeof(C)) + 63) / 64 * 64;
-  return (C*)((char*)scratch + index * bytes);
+  return (C *)((char *)scratch + index * bytes);
 }
 
 // ---- column sums --------------------------------------------------------------------------------
 
 // The N partial sums `k` of `sums` that chunk `chunk` of the rows adds up.
-template <class C>
-AVO_INLINE C* partial_row(const AvoCpuArgs* a, int64_t chunk, int64_t sums, int64_t k) {
-  return (C*)a->partials + (chunk * sums + k) * a->N;
+template <class C> AVO_INLINE C *partial_row(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
+  return (C *)a->partials + (chunk * sums + k) * a->N;
 }
-template <class C>
-AVO_INLINE void zero_partial(const AvoCpuArgs* a, int64_t chunk, int64_t sums, int64_t k) {
+template <class C> AVO_INLINE void zero_partial(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
   __builtin_memset(partial_row<C>(a, chunk, sums, k), 0, size_t(a->N) * sizeof(C));
 }
 // The same for a kernel of class pointwise, which owns the columns [begin, end) only.
 template <class C>
-AVO_INLINE void zero_partial(const AvoCpuArgs* a, int64_t chunk, int64_t sums, int64_t k, int64_t begin,
-                             int64_t end) {
+AVO_INLINE void zero_partial(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k, int64_t begin, int64_t end) {
   __builtin_memset(partial_row<C>(a, chunk, sums, k) + begin, 0, size_t(end - begin) * sizeof(C));
 }
 
-}  // namespace
-}  // namespace AVO_ISA_NAMESPACE
+} // namespace
+} // namespace AVO_ISA_NAMESPACE

@@ -8,5 +8,5 @@ template <class C> constexpr C lowest() { return C(-__builtin_inf()); }
 template <class C> constexpr C highest() { return C(__builtin_inf()); }
 template <class C> constexpr C quiet_nan() { return C(__builtin_nan("")); }
 
-}  // namespace
-}  // namespace AVO_ISA_NAMESPACE
+} // namespace
+} // namespace AVO_ISA_NAMESPACE

@@ -51,32 +51,26 @@ typedef RegF LooseF __attribute__((aligned(4), may_alias));
 typedef RegD LooseD __attribute__((aligned(8), may_alias));
 
 // The types that belong to a compute type C.
-template <class C>
-struct Types;
-template <>
-struct Types<float> {
+template <class C> struct Types;
+template <> struct Types<float> {
   using Reg = RegF;
   using Int = IntF;
   using Uint = UintF;
   using Loose = LooseF;
   using Word = uint32_t;
 };
-template <>
-struct Types<double> {
+template <> struct Types<double> {
   using Reg = RegD;
   using Int = IntD;
   using Uint = UintD;
   using Loose = LooseD;
   using Word = uint64_t;
 };
-template <class R>
-struct LaneOf;
-template <>
-struct LaneOf<RegF> {
+template <class R> struct LaneOf;
+template <> struct LaneOf<RegF> {
   using type = float;
 };
-template <>
-struct LaneOf<RegD> {
+template <> struct LaneOf<RegD> {
   using type = double;
 };
 
@@ -103,12 +97,8 @@ AVO_INLINE __m512d all_max_pd(__m512d a, __m512d b) { return _mm512_maskz_max_pd
 
 AVO_INLINE RegF splat(float x) { return (RegF)AVO_BY_ISA(_mm512_set1_ps, _mm256_set1_ps, _mm_set1_ps)(x); }
 AVO_INLINE RegD splat(double x) { return (RegD)AVO_BY_ISA(_mm512_set1_pd, _mm256_set1_pd, _mm_set1_pd)(x); }
-AVO_INLINE IntF splat(int32_t x) {
-  return (IntF)AVO_BY_ISA(_mm512_set1_epi32, _mm256_set1_epi32, _mm_set1_epi32)(x);
-}
-AVO_INLINE IntD splat(int64_t x) {
-  return (IntD)AVO_BY_ISA(_mm512_set1_epi64, _mm256_set1_epi64x, _mm_set1_epi64x)(x);
-}
+AVO_INLINE IntF splat(int32_t x) { return (IntF)AVO_BY_ISA(_mm512_set1_epi32, _mm256_set1_epi32, _mm_set1_epi32)(x); }
+AVO_INLINE IntD splat(int64_t x) { return (IntD)AVO_BY_ISA(_mm512_set1_epi64, _mm256_set1_epi64x, _mm_set1_epi64x)(x); }
 AVO_INLINE RegF r_sqrt(RegF x) { return AVO_BY_ISA(all_sqrt_ps, _mm256_sqrt_ps, _mm_sqrt_ps)(x); }
 AVO_INLINE RegD r_sqrt(RegD x) { return AVO_BY_ISA(all_sqrt_pd, _mm256_sqrt_pd, _mm_sqrt_pd)(x); }
 // a < b ? a : b and a > b ? a : b: the second operand where either is NaN.
@@ -119,40 +109,26 @@ AVO_INLINE RegD r_max(RegD a, RegD b) { return AVO_BY_ISA(all_max_pd, _mm256_max
 
 #if AVO_AVX512 || AVO_AVX2
 #define AVO_HAS_FMA 1
-AVO_INLINE RegF r_fma(RegF a, RegF b, RegF c) {
-  return AVO_BY_ISA(_mm512_fmadd_ps, _mm256_fmadd_ps, )(a, b, c);
-}
-AVO_INLINE RegD r_fma(RegD a, RegD b, RegD c) {
-  return AVO_BY_ISA(_mm512_fmadd_pd, _mm256_fmadd_pd, )(a, b, c);
-}
+AVO_INLINE RegF r_fma(RegF a, RegF b, RegF c) { return AVO_BY_ISA(_mm512_fmadd_ps, _mm256_fmadd_ps, )(a, b, c); }
+AVO_INLINE RegD r_fma(RegD a, RegD b, RegD c) { return AVO_BY_ISA(_mm512_fmadd_pd, _mm256_fmadd_pd, )(a, b, c); }
 #else
 #define AVO_HAS_FMA 0
 AVO_INLINE RegF r_fma(RegF a, RegF b, RegF c) { return a * b + c; }
 AVO_INLINE RegD r_fma(RegD a, RegD b, RegD c) { return a * b + c; }
 #endif
 
-template <class R>
-using IntOf = typename Types<typename LaneOf<R>::type>::Int;
-template <class R>
-using UintOf = typename Types<typename LaneOf<R>::type>::Uint;
+template <class R> using IntOf = typename Types<typename LaneOf<R>::type>::Int;
+template <class R> using UintOf = typename Types<typename LaneOf<R>::type>::Uint;
 
 // A mask with only the sign bit of each lane.
-template <class R>
-AVO_INLINE UintOf<R> sign_bit() {
+template <class R> AVO_INLINE UintOf<R> sign_bit() {
   using Word = typename Types<typename LaneOf<R>::type>::Word;
   return UintOf<R>{} + (Word(1) << (8 * sizeof(Word) - 1));
 }
-template <class R>
-AVO_INLINE R r_abs(R x) {
-  return (R)((UintOf<R>)x & ~sign_bit<R>());
-}
-template <class R>
-AVO_INLINE R r_neg(R x) {
-  return (R)((UintOf<R>)x ^ sign_bit<R>());
-}
+template <class R> AVO_INLINE R r_abs(R x) { return (R)((UintOf<R>)x & ~sign_bit<R>()); }
+template <class R> AVO_INLINE R r_neg(R x) { return (R)((UintOf<R>)x ^ sign_bit<R>()); }
 // The magnitude of `size` (not negative) with the sign of `sign`.
-template <class R>
-AVO_INLINE R r_with_sign(R size, R sign) {
+template <class R> AVO_INLINE R r_with_sign(R size, R sign) {
   return (R)((UintOf<R>)size | ((UintOf<R>)sign & sign_bit<R>()));
 }
 
@@ -166,8 +142,7 @@ AVO_INLINE RegD r_floor(RegD x) { return _mm256_floor_pd(x); }
 #else
 // Rounded to nearest by adding 2^23 (2^52), then one less where that went up; larger numbers are whole (or
 // NaN).
-template <class R>
-AVO_INLINE R r_floor(R x) {
+template <class R> AVO_INLINE R r_floor(R x) {
   using C = typename LaneOf<R>::type;
   const R whole = splat(C(sizeof(C) == 4 ? 0x1p23 : 0x1p52)), size = r_abs(x);
   R near = r_with_sign((size + whole) - whole, x);
@@ -178,25 +153,16 @@ AVO_INLINE R r_floor(R x) {
 
 // ---- all registers of a logical vector ----------------------------------------------------------
 
-template <int I>
-struct Index {
+template <int I> struct Index {
   constexpr operator int() const { return I; }
 };
-template <int... I>
-struct Indices {};
-template <class F, int... I>
-AVO_INLINE void call_each(const F& f, Indices<I...>) {
-  (f(Index<I>{}), ...);
-}
+template <int... I> struct Indices {};
+template <class F, int... I> AVO_INLINE void call_each(const F &f, Indices<I...>) { (f(Index<I>{}), ...); }
 // f(Index<0>{}), ..., f(Index<Count - 1>{}): unrolled from the outset, so that arrays of registers stay in
 // registers.
-template <int Count, class F>
-AVO_INLINE void repeat(const F& f) {
-  call_each(f, Indices<__integer_pack(Count)...>{});
-}
+template <int Count, class F> AVO_INLINE void repeat(const F &f) { call_each(f, Indices<__integer_pack(Count)...>{}); }
 
-template <class C>
-struct Mask {
+template <class C> struct Mask {
   static constexpr int kRegs = kLanes * int(sizeof(C)) / AVO_REGISTER_BYTES;
   typename Types<C>::Int r[kRegs];
 
@@ -205,11 +171,11 @@ struct Mask {
     using Lane = decltype(r[0][0] + 0);
     repeat<kRegs>([&](auto i) AVO_LAMBDA { r[i] = typename Types<C>::Int{} - Lane(all); });
   }
-#define AVO_MASK_OPERATOR(name, expression)                                                                  \
-  friend AVO_INLINE Mask name(Mask a, Mask b) {                                                              \
-    Mask out;                                                                                                \
-    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = a.r[i] expression b.r[i]; });                          \
-    return out;                                                                                              \
+#define AVO_MASK_OPERATOR(name, expression)                                                                            \
+  friend AVO_INLINE Mask name(Mask a, Mask b) {                                                                        \
+    Mask out;                                                                                                          \
+    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = a.r[i] expression b.r[i]; });                                    \
+    return out;                                                                                                        \
   }
   AVO_MASK_OPERATOR(m_and, &)
   AVO_MASK_OPERATOR(m_or, |)
@@ -220,8 +186,7 @@ struct Mask {
   }
 };
 
-template <class C>
-struct Vec {
+template <class C> struct Vec {
   using Reg = typename Types<C>::Reg;
   using Lane = C;
   static constexpr int kPerReg = AVO_REGISTER_BYTES / int(sizeof(C));
@@ -232,20 +197,20 @@ struct Vec {
   AVO_INLINE Vec(C x) {
     repeat<kRegs>([&](auto i) AVO_LAMBDA { r[i] = splat(x); });
   }
-  static AVO_INLINE Vec load(const C* p) {
+  static AVO_INLINE Vec load(const C *p) {
     Vec out;
-    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = *(const typename Types<C>::Loose*)(p + i * kPerReg); });
+    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = *(const typename Types<C>::Loose *)(p + i * kPerReg); });
     return out;
   }
-  AVO_INLINE void store(C* p) const {
-    repeat<kRegs>([&](auto i) AVO_LAMBDA { *(typename Types<C>::Loose*)(p + i * kPerReg) = r[i]; });
+  AVO_INLINE void store(C *p) const {
+    repeat<kRegs>([&](auto i) AVO_LAMBDA { *(typename Types<C>::Loose *)(p + i * kPerReg) = r[i]; });
   }
 
-#define AVO_VEC_OPERATOR(name, expression, result)                                                           \
-  friend AVO_INLINE result name(Vec a, Vec b) {                                                              \
-    result out;                                                                                              \
-    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = a.r[i] expression b.r[i]; });                          \
-    return out;                                                                                              \
+#define AVO_VEC_OPERATOR(name, expression, result)                                                                     \
+  friend AVO_INLINE result name(Vec a, Vec b) {                                                                        \
+    result out;                                                                                                        \
+    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = a.r[i] expression b.r[i]; });                                    \
+    return out;                                                                                                        \
   }
   AVO_VEC_OPERATOR(operator+, +, Vec)
   AVO_VEC_OPERATOR(operator-, -, Vec)
@@ -269,8 +234,8 @@ struct Vec {
 };
 
 // The scalar twins: one value a row.
-#define AVO_SCALAR_COMPARISON(name, expression)                                                              \
-  AVO_INLINE bool name(float a, float b) { return a expression b; }                                          \
+#define AVO_SCALAR_COMPARISON(name, expression)                                                                        \
+  AVO_INLINE bool name(float a, float b) { return a expression b; }                                                    \
   AVO_INLINE bool name(double a, double b) { return a expression b; }
 AVO_SCALAR_COMPARISON(m_lt, <)
 AVO_SCALAR_COMPARISON(m_le, <=)
@@ -287,22 +252,15 @@ AVO_INLINE double m_where(bool mask, double a, double b) { return mask ? a : b; 
 
 // f on the registers of `a`, one after the other: out-of-order execution overlaps them, and few are live at
 // once.
-template <class C, class F, class... V>
-AVO_INLINE Vec<C> each(const F& f, const V&... v) {
+template <class C, class F, class... V> AVO_INLINE Vec<C> each(const F &f, const V &...v) {
   Vec<C> out;
   repeat<Vec<C>::kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = f(v.r[i]...); });
   return out;
 }
 
 // NaN if either is NaN, as torch.maximum; b where they are equal. Registers and scalars alike.
-template <class T>
-AVO_INLINE T keep_larger(T a, T b) {
-  return ((a > b) | (a != a)) ? a : b;
-}
-template <class T>
-AVO_INLINE T keep_smaller(T a, T b) {
-  return ((a < b) | (a != a)) ? a : b;
-}
+template <class T> AVO_INLINE T keep_larger(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
+template <class T> AVO_INLINE T keep_smaller(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 AVO_INLINE RegF keep_larger(RegF a, RegF b) { return a != a ? a : r_max(a, b); }
 AVO_INLINE RegD keep_larger(RegD a, RegD b) { return a != a ? a : r_max(a, b); }
 AVO_INLINE RegF keep_smaller(RegF a, RegF b) { return a != a ? a : r_min(a, b); }
@@ -311,8 +269,7 @@ AVO_INLINE RegD keep_smaller(RegD a, RegD b) { return a != a ? a : r_min(a, b); 
 // ---- reductions across lanes --------------------------------------------------------------------
 
 // Lane i with lane i + 8, then + 4, + 2, + 1: one tree on every instruction set.
-template <class C, class Op>
-AVO_INLINE C across(Vec<C> v, const Op& op) {
+template <class C, class Op> AVO_INLINE C across(Vec<C> v, const Op &op) {
   typedef C Quad __attribute__((vector_size(16)));
   constexpr int per_quad = 16 / int(sizeof(C)), quads = kLanes / per_quad;
   Quad q[quads];
@@ -329,16 +286,13 @@ AVO_INLINE C across(Vec<C> v, const Op& op) {
     return op(C(last[0]), C(last[1]));
   }
 }
-template <class C>
-AVO_INLINE C hsum(Vec<C> v) {
+template <class C> AVO_INLINE C hsum(Vec<C> v) {
   return across(v, [](auto a, auto b) AVO_LAMBDA { return a + b; });
 }
-template <class C>
-AVO_INLINE C hamax(Vec<C> v) {
+template <class C> AVO_INLINE C hamax(Vec<C> v) {
   return across(v, [](auto a, auto b) AVO_LAMBDA { return keep_larger(a, b); });
 }
-template <class C>
-AVO_INLINE C hamin(Vec<C> v) {
+template <class C> AVO_INLINE C hamin(Vec<C> v) {
   return across(v, [](auto a, auto b) AVO_LAMBDA { return keep_smaller(a, b); });
 }
 
@@ -346,24 +300,13 @@ AVO_INLINE C hamin(Vec<C> v) {
 
 // 16 lanes, all of them.
 struct Whole {
-  template <class C>
-  static AVO_INLINE Vec<C> load(const C* p) {
-    return Vec<C>::load(p);
-  }
-  template <class C>
-  static AVO_INLINE void store(C* p, Vec<C> v) {
-    v.store(p);
-  }
-  template <class C>
-  static AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) {
-    return sums + v;
-  }
-  template <class C>
-  static AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) {
+  template <class C> static AVO_INLINE Vec<C> load(const C *p) { return Vec<C>::load(p); }
+  template <class C> static AVO_INLINE void store(C *p, Vec<C> v) { v.store(p); }
+  template <class C> static AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) { return sums + v; }
+  template <class C> static AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) {
     return each<C>([](auto a, auto b) AVO_LAMBDA { return keep_larger(a, b); }, most, v);
   }
-  template <class C>
-  static AVO_INLINE Vec<C> amin(Vec<C> least, Vec<C> v) {
+  template <class C> static AVO_INLINE Vec<C> amin(Vec<C> least, Vec<C> v) {
     return each<C>([](auto a, auto b) AVO_LAMBDA { return keep_smaller(a, b); }, least, v);
   }
 };
@@ -372,8 +315,7 @@ struct Whole {
 struct Tail {
   int n;
 
-  template <class C>
-  AVO_INLINE Mask<C> mask() const {
+  template <class C> AVO_INLINE Mask<C> mask() const {
     Mask<C> out;
     typename Types<C>::Int lane;
     repeat<Vec<C>::kPerReg>([&](auto i) AVO_LAMBDA { lane[int(i)] = int(i); });
@@ -381,35 +323,23 @@ struct Tail {
     repeat<Vec<C>::kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = lane < splat(Word(n - i * Vec<C>::kPerReg)); });
     return out;
   }
-  template <class C>
-  AVO_INLINE Vec<C> load(const C* p) const;
-  template <class C>
-  AVO_INLINE void store(C* p, Vec<C> v) const;
-  template <class C>
-  AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) const {
-    return m_where(mask<C>(), sums + v, sums);
-  }
-  template <class C>
-  AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) const {
+  template <class C> AVO_INLINE Vec<C> load(const C *p) const;
+  template <class C> AVO_INLINE void store(C *p, Vec<C> v) const;
+  template <class C> AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) const { return m_where(mask<C>(), sums + v, sums); }
+  template <class C> AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) const {
     return m_where(mask<C>(), Whole::amax(most, v), most);
   }
-  template <class C>
-  AVO_INLINE Vec<C> amin(Vec<C> least, Vec<C> v) const {
+  template <class C> AVO_INLINE Vec<C> amin(Vec<C> least, Vec<C> v) const {
     return m_where(mask<C>(), Whole::amin(least, v), least);
   }
 };
 
 #if AVO_AVX512
-AVO_INLINE RegF load_lanes(const float* p, uint32_t bits) {
-  return _mm512_maskz_loadu_ps(__mmask16(bits), p);
-}
-AVO_INLINE RegD load_lanes(const double* p, uint32_t bits) {
-  return _mm512_maskz_loadu_pd(__mmask8(bits), p);
-}
-AVO_INLINE void store_lanes(float* p, uint32_t bits, RegF v) { _mm512_mask_storeu_ps(p, __mmask16(bits), v); }
-AVO_INLINE void store_lanes(double* p, uint32_t bits, RegD v) { _mm512_mask_storeu_pd(p, __mmask8(bits), v); }
-template <class C>
-AVO_INLINE Vec<C> Tail::load(const C* p) const {
+AVO_INLINE RegF load_lanes(const float *p, uint32_t bits) { return _mm512_maskz_loadu_ps(__mmask16(bits), p); }
+AVO_INLINE RegD load_lanes(const double *p, uint32_t bits) { return _mm512_maskz_loadu_pd(__mmask8(bits), p); }
+AVO_INLINE void store_lanes(float *p, uint32_t bits, RegF v) { _mm512_mask_storeu_ps(p, __mmask16(bits), v); }
+AVO_INLINE void store_lanes(double *p, uint32_t bits, RegD v) { _mm512_mask_storeu_pd(p, __mmask8(bits), v); }
+template <class C> AVO_INLINE Vec<C> Tail::load(const C *p) const {
   Vec<C> out;
   const uint32_t bits = (1u << n) - 1;
   repeat<Vec<C>::kRegs>([&](auto i) AVO_LAMBDA {
@@ -418,8 +348,7 @@ AVO_INLINE Vec<C> Tail::load(const C* p) const {
   });
   return out;
 }
-template <class C>
-AVO_INLINE void Tail::store(C* p, Vec<C> v) const {
+template <class C> AVO_INLINE void Tail::store(C *p, Vec<C> v) const {
   const uint32_t bits = (1u << n) - 1;
   repeat<Vec<C>::kRegs>([&](auto i) AVO_LAMBDA {
     constexpr int first = i * Vec<C>::kPerReg;
@@ -427,32 +356,27 @@ AVO_INLINE void Tail::store(C* p, Vec<C> v) const {
   });
 }
 #elif AVO_AVX2
-AVO_INLINE RegF load_lanes(const float* p, IntF mask) { return _mm256_maskload_ps(p, (__m256i)mask); }
-AVO_INLINE RegD load_lanes(const double* p, IntD mask) { return _mm256_maskload_pd(p, (__m256i)mask); }
-AVO_INLINE void store_lanes(float* p, IntF mask, RegF v) { _mm256_maskstore_ps(p, (__m256i)mask, v); }
-AVO_INLINE void store_lanes(double* p, IntD mask, RegD v) { _mm256_maskstore_pd(p, (__m256i)mask, v); }
-template <class C>
-AVO_INLINE Vec<C> Tail::load(const C* p) const {
+AVO_INLINE RegF load_lanes(const float *p, IntF mask) { return _mm256_maskload_ps(p, (__m256i)mask); }
+AVO_INLINE RegD load_lanes(const double *p, IntD mask) { return _mm256_maskload_pd(p, (__m256i)mask); }
+AVO_INLINE void store_lanes(float *p, IntF mask, RegF v) { _mm256_maskstore_ps(p, (__m256i)mask, v); }
+AVO_INLINE void store_lanes(double *p, IntD mask, RegD v) { _mm256_maskstore_pd(p, (__m256i)mask, v); }
+template <class C> AVO_INLINE Vec<C> Tail::load(const C *p) const {
   Vec<C> out;
   const Mask<C> lanes = mask<C>();
-  repeat<Vec<C>::kRegs>([&](auto i)
-                            AVO_LAMBDA { out.r[i] = load_lanes(p + i * Vec<C>::kPerReg, lanes.r[i]); });
+  repeat<Vec<C>::kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = load_lanes(p + i * Vec<C>::kPerReg, lanes.r[i]); });
   return out;
 }
-template <class C>
-AVO_INLINE void Tail::store(C* p, Vec<C> v) const {
+template <class C> AVO_INLINE void Tail::store(C *p, Vec<C> v) const {
   const Mask<C> lanes = mask<C>();
   repeat<Vec<C>::kRegs>([&](auto i) AVO_LAMBDA { store_lanes(p + i * Vec<C>::kPerReg, lanes.r[i], v.r[i]); });
 }
 #else
-template <class C>
-AVO_INLINE Vec<C> Tail::load(const C* p) const {
+template <class C> AVO_INLINE Vec<C> Tail::load(const C *p) const {
   C lanes[kLanes] = {};
   __builtin_memcpy(lanes, p, size_t(n) * sizeof(C));
   return Vec<C>::load(lanes);
 }
-template <class C>
-AVO_INLINE void Tail::store(C* p, Vec<C> v) const {
+template <class C> AVO_INLINE void Tail::store(C *p, Vec<C> v) const {
   C lanes[kLanes];
   v.store(lanes);
   __builtin_memcpy(p, lanes, size_t(n) * sizeof(C));
@@ -460,12 +384,11 @@ AVO_INLINE void Tail::store(C* p, Vec<C> v) const {
 #endif
 
 // f(c, Whole) for each full vector of columns [begin, end), then f(c, Tail) for what is left.
-template <class C, class F>
-AVO_INLINE void sweep(int64_t begin, int64_t end, const F& f) {
+template <class C, class F> AVO_INLINE void sweep(int64_t begin, int64_t end, const F &f) {
   int64_t c = begin;
   for (; c + kLanes <= end; c += kLanes) f(c, Whole{});
   if (c < end) f(c, Tail{int(end - c)});
 }
 
-}  // namespace
-}  // namespace AVO_ISA_NAMESPACE
+} // namespace
+} // namespace AVO_ISA_NAMESPACE

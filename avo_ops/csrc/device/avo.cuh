@@ -1,6 +1,7 @@
 // Everything that an emitted kernel uses.
 #pragma once
 
+#include "cluster.cuh"
 #include "columns.cuh"
 #include "math.cuh"
 #include "reduce.cuh"

@@ -5,10 +5,11 @@
 
 namespace avo {
 
-// Add up the accumulators of the block's rows in ascending order and write them to `partial` (the tile's columns of one row).
-// `shared` holds T * P * V values; it is not used where the block has one row.
+// Add up the accumulators of the block's rows in ascending order and write them to `partial` (the tile's columns of one
+// row). `shared` holds T * P * V values; it is not used where the block has one row.
 template <int kRows, int T, int P, int V, int kN, class Index, class C>
-AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index>& tile, C (&sum)[P][V], C* shared, C* __restrict__ partial) {
+AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index> &tile, C (&sum)[P][V], C *shared,
+                              C *__restrict__ partial) {
   const int own = int(threadIdx.x) / T;
 #pragma unroll 1
   for (int r = 1; r < kRows; ++r) {
@@ -31,7 +32,7 @@ AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index>& tile, C (&sum)[
 #pragma unroll
   for (int p = 0; p < P; ++p) {
     const Index left = tile.left(p);
-    C* out = partial + tile.column(p);
+    C *out = partial + tile.column(p);
     if (left >= V && uint32_t(uint64_t(out)) % 16 == 0) {
       Vec<C, V> v;
       v.pack(sum[p]);
@@ -44,10 +45,11 @@ AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index>& tile, C (&sum)[
   }
 }
 
-// The sum of one column over the `groups` partial rows. A block has 32 columns and kThreads / 32 threads a column; thread
-// r of a column adds the rows r, r + kThreads / 32, ..., then the threads' sums are added in ascending order.
+// The sum of one column over the `groups` partial rows. A block has 32 columns and kThreads / 32 threads a column;
+// thread r of a column adds the rows r, r + kThreads / 32, ..., then the threads' sums are added in ascending order.
 template <int kThreads, class C>
-AVO_INLINE C finish_column(const C* __restrict__ partials, int64_t groups, int64_t stride, int64_t column, bool exists) {
+AVO_INLINE C finish_column(const C *__restrict__ partials, int64_t groups, int64_t stride, int64_t column,
+                           bool exists) {
   constexpr int kStep = kThreads / 32;
   __shared__ C shared[kStep][33];
   const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32;

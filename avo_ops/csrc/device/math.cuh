@@ -70,16 +70,16 @@ AVO_MATH double m_max(double a, double b) { return a > b || a != a ? a : b; }
 AVO_MATH double m_min(double a, double b) { return a < b || a != a ? a : b; }
 
 #define AVO_BOTH_TYPES(declare) declare(float) declare(double)
-#define AVO_SELECTION(T)                                                                                     \
-  AVO_MATH bool m_lt(T a, T b) { return a < b; }                                                             \
-  AVO_MATH bool m_le(T a, T b) { return a <= b; }                                                            \
-  AVO_MATH bool m_gt(T a, T b) { return a > b; }                                                             \
-  AVO_MATH bool m_ge(T a, T b) { return a >= b; }                                                            \
-  AVO_MATH bool m_eq(T a, T b) { return a == b; }                                                            \
-  AVO_MATH bool m_ne(T a, T b) { return a != b; }                                                            \
-  AVO_MATH T m_where(bool mask, T a, T b) { return mask ? a : b; }                                           \
-  AVO_MATH T m_neg(T x) { return -x; }                                                                       \
-  AVO_MATH T m_sign(T x) { return T(x > T(0)) - T(x < T(0)); } /* 0 for NaN, as torch.sign */                \
+#define AVO_SELECTION(T)                                                                                               \
+  AVO_MATH bool m_lt(T a, T b) { return a < b; }                                                                       \
+  AVO_MATH bool m_le(T a, T b) { return a <= b; }                                                                      \
+  AVO_MATH bool m_gt(T a, T b) { return a > b; }                                                                       \
+  AVO_MATH bool m_ge(T a, T b) { return a >= b; }                                                                      \
+  AVO_MATH bool m_eq(T a, T b) { return a == b; }                                                                      \
+  AVO_MATH bool m_ne(T a, T b) { return a != b; }                                                                      \
+  AVO_MATH T m_where(bool mask, T a, T b) { return mask ? a : b; }                                                     \
+  AVO_MATH T m_neg(T x) { return -x; }                                                                                 \
+  AVO_MATH T m_sign(T x) { return T(x > T(0)) - T(x < T(0)); } /* 0 for NaN, as torch.sign */                          \
   AVO_MATH T m_recip(T x) { return T(1) / x; }
 AVO_BOTH_TYPES(AVO_SELECTION)
 #undef AVO_SELECTION
@@ -90,8 +90,8 @@ AVO_BOTH_TYPES(AVO_SELECTION)
 AVO_MATH float m_fma(float a, float b, float c) { return fmaf(a, b, c); }
 AVO_MATH double m_fma(double a, double b, double c) { return fma(a, b, c); }
 
-#define AVO_LIBRARY(name, single, twice)                                                                     \
-  AVO_MATH float m_##name(float x) { return single(x); }                                                     \
+#define AVO_LIBRARY(name, single, twice)                                                                               \
+  AVO_MATH float m_##name(float x) { return single(x); }                                                               \
   AVO_MATH double m_##name(double x) { return twice(x); }
 AVO_LIBRARY(abs, fabsf, fabs)
 AVO_LIBRARY(floor, floorf, floor)
@@ -110,12 +110,10 @@ AVO_MATH double m_pow(double a, double b) { return pow(a, b); }
 
 // Horner's rule, highest power first.
 AVO_MATH float avo_horner_step(float, float value) { return value; }
-template <class... More>
-AVO_MATH float avo_horner_step(float x, float value, float next, More... more) {
+template <class... More> AVO_MATH float avo_horner_step(float x, float value, float next, More... more) {
   return avo_horner_step(x, fmaf(value, x, next), more...);
 }
-template <class... More>
-AVO_MATH float avo_horner(float x, float first, More... more) {
+template <class... More> AVO_MATH float avo_horner(float x, float first, More... more) {
   return avo_horner_step(x, first, more...);
 }
 
@@ -137,7 +135,7 @@ AVO_MATH float m_exp(float x) {
 
 // exp(-z^2): the same, with what z * z rounded off in c as well.
 AVO_MATH float m_exp_neg_sq(float z) {
-  z = avo_min_nan(fabsf(z), 10.25f);  // exp(-10.25^2) < 2^-150
+  z = avo_min_nan(fabsf(z), 10.25f); // exp(-10.25^2) < 2^-150
   const float square = z * z;
   const float lost = fmaf(square, AVO_LOG2E_LOW * AVO_LN2, fmaf(z, z, -square));
   const float b = square * AVO_LOG2E;
@@ -176,9 +174,9 @@ AVO_MATH float m_erfc(float z, float e) {
 
 // ---- for 16-bit results, float ------------------------------------------------------------------
 
-// Kernels whose results are rounded to 16 bits say m_exp<A> with A = Coarse: no correction of the argument's rounding. The
-// relative error is at most |x| 2^-24 + 2^-22 (exp; z^2 in place of x for exp_neg_sq), 2^-21 + the fit's for the rest: below
-// 6e-6 wherever the result is not negligible, 0.01 ulp of a float16.
+// Kernels whose results are rounded to 16 bits say m_exp<A> with A = Coarse: no correction of the argument's rounding.
+// The relative error is at most |x| 2^-24 + 2^-22 (exp; z^2 in place of x for exp_neg_sq), 2^-21 + the fit's for the
+// rest: below 6e-6 wherever the result is not negligible, 0.01 ulp of a float16.
 struct Fine {};
 struct Coarse {};
 
@@ -214,7 +212,7 @@ template <class A> AVO_MATH float m_erfc(float z, float e) {
 
 AVO_MATH double m_exp(double x) { return exp(x); }
 AVO_MATH double m_exp_neg_sq(double z) {
-  z = fabs(z) > 27.5 ? 27.5 : z;  // exp(-27.5^2) rounds to zero
+  z = fabs(z) > 27.5 ? 27.5 : z; // exp(-27.5^2) rounds to zero
   const double square = z * z, e = exp(-square);
   return fma(-e, fma(z, z, -square), e);
 }

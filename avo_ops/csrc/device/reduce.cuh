@@ -1,6 +1,7 @@
-// Reductions over the T threads of a row, in a tree that T alone fixes; every thread gets the result.
+// Reductions over the T threads of a row, in a tree that T and the block size fix; every thread gets the result.
 #pragma once
 
+#include "cluster.cuh"
 #include "math.cuh"
 #include "types.cuh"
 
@@ -16,11 +17,13 @@ struct Min {
   template <class C> AVO_INLINE static C apply(C a, C b) { return m_min(a, b); }
 };
 
-// Shared memory for the reductions of rows that span several warps. Two buffers take turns, so that one barrier a
-// reduction is enough: a thread writes a buffer again only after the barrier of the reduction in between.
+// Shared memory for the reductions of rows that span several warps, or several blocks of a cluster (T > kBlock). Two
+// buffers take turns, so that one barrier a reduction is enough: a thread writes a buffer again only after the barrier
+// of the reduction in between.
 template <class C, int kBlock, int T, int kMost> struct RowScratch {
   static constexpr int kWarps = T > 32 ? kBlock / 32 : 1;
   C value[2][kMost][kWarps];
+  C block[2][kMost][kBlocksOfRow<T, kBlock>]; // each block's value, written by that block
 };
 
 template <int kWidth, class Op, class C> AVO_INLINE C butterfly(C v) {
@@ -31,13 +34,13 @@ template <int kWidth, class Op, class C> AVO_INLINE C butterfly(C v) {
 
 // Reduce several values of each row at once.
 template <class Op, int T, int kBlock, int kMost, class C, class... Values>
-AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost>& scratch, int& turn, Values&... values) {
+AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost> &scratch, int &turn, Values &...values) {
   constexpr int kValues = int(sizeof...(Values));
   C v[kValues] = {values...};
 #pragma unroll
   for (int k = 0; k < kValues; ++k) v[k] = butterfly<(T < 32 ? T : 32), Op>(v[k]);
   if constexpr (T > 32) {
-    constexpr int kRowWarps = T / 32;
+    constexpr int kRowWarps = (T < kBlock ? T : kBlock) / 32;
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     if (lane == 0) {
 #pragma unroll
@@ -46,8 +49,21 @@ AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost>& scratch, int& turn, 
     __syncthreads();
     const int first = warp / kRowWarps * kRowWarps;
 #pragma unroll
-    for (int k = 0; k < kValues; ++k)
-      v[k] = butterfly<kRowWarps, Op>(scratch.value[turn][k][first + lane % kRowWarps]);
+    for (int k = 0; k < kValues; ++k) v[k] = butterfly<kRowWarps, Op>(scratch.value[turn][k][first + lane % kRowWarps]);
+    if constexpr (kBlocksOfRow<T, kBlock> > 1) {
+      if (threadIdx.x < kBlocksOfRow<T, kBlock>) {
+#pragma unroll
+        for (int k = 0; k < kValues; ++k)
+          store_in_cluster(&scratch.block[turn][k][cluster_rank()], int(threadIdx.x), v[k]);
+      }
+      cluster_barrier();
+#pragma unroll
+      for (int k = 0; k < kValues; ++k) {
+        v[k] = scratch.block[turn][k][0];
+#pragma unroll
+        for (int r = 1; r < kBlocksOfRow<T, kBlock>; ++r) v[k] = Op::apply(v[k], scratch.block[turn][k][r]);
+      }
+    }
     turn ^= 1;
   }
   int k = 0;

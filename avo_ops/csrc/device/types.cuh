@@ -1,4 +1,5 @@
-// Element types and their conversions. Everything here works under NVRTC without any header, and on the host (AVO_EMULATOR).
+// Element types and their conversions. Everything here works under NVRTC without any header, and on the host
+// (AVO_EMULATOR).
 #pragma once
 
 #ifdef AVO_EMULATOR

@@ -22,9 +22,9 @@ template <int kUnit, int kWords> AVO_INLINE void shift_bytes(uint32_t (&w)[kWord
 }
 
 #ifdef AVO_EMULATOR
-AVO_INLINE uint4 load_chunk(const uint4* p) { return emulator::load_chunk(p); }
+AVO_INLINE uint4 load_chunk(const uint4 *p) { return emulator::load_chunk(p); }
 #else
-AVO_INLINE uint4 load_chunk(const uint4* p) { return *p; }
+AVO_INLINE uint4 load_chunk(const uint4 *p) { return *p; }
 #endif
 
 template <class X, int V> struct Vec {
@@ -67,7 +67,7 @@ template <class X, int V> struct Vec {
   }
 
   // Load 16-byte chunks; chunk i holds elements from i * (16 / size) on and is read only if that many are `left`.
-  template <class Index> AVO_INLINE void load_chunks(const uint4* chunk, Index left) {
+  template <class Index> AVO_INLINE void load_chunks(const uint4 *chunk, Index left) {
 #pragma unroll
     for (int i = 0; i < kWords / 4; ++i) {
       const uint4 q = left > Index(i * (16 / int(sizeof(X)))) ? load_chunk(chunk + i) : make_uint4(0, 0, 0, 0);
@@ -86,14 +86,14 @@ template <class X, int V> struct Vec {
     for (int i = 0; i < kWords; ++i) w[i] = in[i];
   }
 
-  AVO_INLINE void store(X* p) const {
+  AVO_INLINE void store(X *p) const {
 #pragma unroll
     for (int i = 0; i < kWords / 4; ++i)
-      reinterpret_cast<uint4*>(p)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+      reinterpret_cast<uint4 *>(p)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
   }
 
   // Store element j alone.
-  AVO_INLINE void store_one(X* p, int j) const {
+  AVO_INLINE void store_one(X *p, int j) const {
     if constexpr (sizeof(X) == 8) {
       p[j] = __hiloint2double(int(w[2 * j + 1]), int(w[2 * j]));
     } else if constexpr (sizeof(X) == 4) {

@@ -165,8 +165,8 @@ bool plan_grid(const Plan &plan, StepPlan &step) {
   case FamilyClass::Loop:
     x = ceil_div(plan.M, v.rows);
     if (v.persist > 0) x = std::min(x, std::max<int64_t>(1, persistent_blocks(v, plan.target) / v.cluster));
-    step.groups = x * v.cluster;
-    x = step.groups;
+    step.groups = x; // the blocks of a cluster share a row, and so a partial row
+    x *= v.cluster;
     if (v.cols > 0) y = ceil_div(plan.N, v.cols);
     break;
   case FamilyClass::Column:

@@ -1,0 +1,50 @@
+// Rows that several blocks share: a cluster of blocks, which reach each other's shared memory (sm_90 and later).
+#pragma once
+
+#include "types.cuh"
+
+namespace avo {
+
+// How many blocks share a row of T threads.
+template <int T, int kBlock> constexpr int kBlocksOfRow = T > kBlock ? T / kBlock : 1;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// The number of this block in its cluster.
+AVO_INLINE int cluster_rank() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return int(rank);
+}
+
+// Waits for all threads of the cluster; what they wrote before is visible after.
+AVO_INLINE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Write to the copy of a shared variable that another block of the cluster has.
+AVO_INLINE uint32_t address_in_cluster(const void *own, int block) {
+  const uint32_t local = uint32_t(__cvta_generic_to_shared(own));
+  uint32_t remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(block));
+  return remote;
+}
+AVO_INLINE void store_in_cluster(float *own, int block, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_cluster(own, block)), "f"(value) : "memory");
+}
+AVO_INLINE void store_in_cluster(double *own, int block, double value) {
+  asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address_in_cluster(own, block)), "d"(value) : "memory");
+}
+#else
+// Never launched here: the plan asks for sm_90.
+AVO_INLINE int cluster_rank() { return 0; }
+AVO_INLINE void cluster_barrier() {}
+template <class C> AVO_INLINE void store_in_cluster(C *own, int, C value) { *own = value; }
+#endif
+
+// The number of this thread among the T threads of its row.
+template <int T, int kBlock> AVO_INLINE int thread_of_row() {
+  if constexpr (kBlocksOfRow<T, kBlock> > 1) return cluster_rank() * kBlock + int(threadIdx.x);
+  return int(threadIdx.x) % T;
+}
+
+} // namespace avo
