@@ -156,11 +156,13 @@ class Emitter:
                 ladder = (schedule.loop_tile(),)
             else:
                 ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
+            if kind == "cluster" and (x == "f64" or (x, w) == ("f16", "f32")):
+                continue  # rare: the alternative after it serves them
             rows = []
             least = schedule.sums_ladder(features, item)[-1].max_n + 1 if kind == "cluster" else 1
             for tile in ladder:
                 # Measured in bf16: with wider elements the generic kernel's tests cost no time beside its bytes.
-                own = widths if kind == "row" and item == 2 else ()
+                own = widths if kind == "row" and item == 2 and (x, w) != ("f16", "f32") else ()
                 rows += [
                     _variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
                     for width in own
@@ -209,16 +211,13 @@ def _reduces_both_ways(graph: Graph) -> bool:
 
 
 def _is_full(case: Case, op: Op) -> bool:
-    """Whether a case has all parameters and computes everything: the one that models run, worth kernels for one width."""
-    selecting = [
-        a for a in op.arguments if a.kind in ("tensor", "str", "mask") and (a.optional or a.kind != "tensor")
-    ]
+    """Whether all tensors are there and everything is computed: the case that models run, worth kernels for one width."""
     bits = iter(case.key)
-    for a in selecting:
+    for a in op.arguments:
+        if a.kind not in ("tensor", "str", "mask") or (a.kind == "tensor" and not a.optional):
+            continue
         values = [next(bits) for _ in range(a.length if a.kind == "mask" else 1)]
-        if (a.kind == "mask" and not all(values)) or (
-            a.kind == "tensor" and a.span == Span.COLS and not all(values)
-        ):
+        if a.kind != "str" and not all(values):
             return False
     return True
 

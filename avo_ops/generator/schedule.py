@@ -82,7 +82,7 @@ def pointwise_ladder(features: Features, item: int) -> tuple[Tile, ...]:
             max_n=0 if t == 128 else t * vector,
             persist=persist,
         )
-        for t in (8, 32, 128)
+        for t in ((8, 32, 128) if item < 8 else (128,))
     )
 
 
@@ -113,7 +113,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         # A row held packed takes four registers a vector, and about 44 more go to addresses and values in flight.
         one_pass = max(1, min(1024 // block, 65536 // (block * (44 + 16 * features.row_loads))))
         tiles.append(Tile(t, 4, block, blocks or one_pass, t * 4 * vector, persist=blocks))
-    tiles += [Tile(1024, p, 1024, 1, 1024 * p * vector) for p in (4, 8) if p <= most]
+    if most > 2:
+        tiles.append(Tile(1024, most, 1024, 1, 1024 * most * vector))
     if with_sums:
         shared = [replace(t, persist=0) for t in sums_ladder(features, item)]
         tiles = [*shared, *(t for t in tiles if t.max_n > shared[-1].max_n)]
@@ -162,9 +163,9 @@ def cluster_ladder(features: Features, item: int) -> tuple[Tile, ...]:
 
 
 def cluster_limit() -> dict[str, int]:
-    """The widest row that a cluster takes."""
+    """The widest row that a cluster takes; 0 where there is no such kernel."""
     features = Features(0, 0, 0, 0, 0, 0)
-    return {d: cluster_ladder(features, size)[-1].max_n for d, size in ITEM_SIZE.items()}
+    return {d: cluster_ladder(features, size)[-1].max_n if d != "f64" else 0 for d, size in ITEM_SIZE.items()}
 
 
 def column_tile() -> Tile:

@@ -36,7 +36,8 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 
   // f(p, j) for every element that exists, in ascending order; without a test for each where all vectors are whole.
   template <class F> AVO_INLINE void each(const F &f) const {
-    if (kN > 0 || columns % V == 0) {
+    // With four elements in a vector or fewer, the tests cost nothing beside the bytes.
+    if (kN > 0 || (V > 4 && columns % V == 0)) {
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (left(p) <= 0) continue;
