@@ -24,9 +24,11 @@ def layer_norm(
     dims = _trailing_dims(x, normalized_shape)
     mean = x.mean(dims, keepdim=True)
     centred = x - mean
-    variance = (centred * centred).mean(dims, keepdim=True)
+    # What rounding left of the mean, nothing in exact arithmetic: a row that hardly varies would show it, times rstd.
+    residue = centred.mean(dims, keepdim=True).detach()
+    variance = (centred * centred).mean(dims, keepdim=True) - residue * residue
     rstd = torch.rsqrt(variance + eps)
-    y = centred * rstd
+    y = (centred - residue) * rstd
     if weight is not None:
         y = y * weight
     if bias is not None:

@@ -21,7 +21,7 @@ def call(name: str, *args: Any) -> torch.Tensor:
     around the operator), one CPU thread: it costs 23 us a call, the checks and the guard here 2.3 us.
     Autocast stays in force, since its keys come before Autograd.
     """
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return _usual(name, args)
     if (
         torch._C._are_functorch_transforms_active()

@@ -30,24 +30,29 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
       t2_lanes = part.sum(t2_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t2 = hsum(t2_lanes);
-    const C variance = t2 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 4, row, rstd);
     store_stat<C>(a, 5, row, mean);
+    store_stat<C>(a, 6, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
-      const V y = centred * V(rstd);
+      const V y = V(rstd) * (centred - V(residue));
       part.store(y_row + c, y);
       part.store(residual_out_row + c, residual_out);
     });
@@ -80,25 +85,30 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
       t2_lanes = part.sum(t2_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t2 = hsum(t2_lanes);
-    const C variance = t2 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 5, row, rstd);
     store_stat<C>(a, 6, row, mean);
+    store_stat<C>(a, 7, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V bias = part.load(bias_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      const V y = m_fma(centred, V(rstd), bias);
+      const V y = m_fma(V(rstd), centred - V(residue), bias);
       part.store(y_row + c, y);
       part.store(residual_out_row + c, residual_out);
     });
@@ -131,25 +141,30 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
       t2_lanes = part.sum(t2_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t2 = hsum(t2_lanes);
-    const C variance = t2 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 5, row, rstd);
     store_stat<C>(a, 6, row, mean);
+    store_stat<C>(a, 7, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      const V y = centred * V(rstd);
+      const V y = V(rstd) * (centred - V(residue));
       const V y_ = weight * y;
       part.store(y_row + c, y_);
       part.store(residual_out_row + c, residual_out);
@@ -184,18 +199,23 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
       t2_lanes = part.sum(t2_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t2 = hsum(t2_lanes);
-    const C variance = t2 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 6, row, rstd);
     store_stat<C>(a, 7, row, mean);
+    store_stat<C>(a, 8, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V x = part.load(x_row + c);
@@ -203,7 +223,7 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
       const V bias = part.load(bias_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
-      const V y = centred * V(rstd);
+      const V y = V(rstd) * (centred - V(residue));
       const V y_ = m_fma(weight, y, bias);
       part.store(y_row + c, y_);
       part.store(residual_out_row + c, residual_out);
@@ -224,9 +244,10 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -234,7 +255,7 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
@@ -247,7 +268,7 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
       const V centred = residual_out - V(mean);
       part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 
@@ -261,9 +282,10 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
+    const C residue = load_stat<C>(a, 4, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -271,7 +293,7 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
@@ -283,7 +305,7 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
       const V centred = residual_out - V(mean);
       part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
     });
-    close_row<C>(a, 4, row, 0, N, grad_x_row);
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
 }
 
@@ -340,9 +362,10 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -350,7 +373,7 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
@@ -364,7 +387,7 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
       part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 
@@ -380,9 +403,10 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
+    const C residue = load_stat<C>(a, 4, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -390,7 +414,7 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
       const V residual_out = part.load(residual_out_row + c);
       const V centred = residual_out - V(mean);
       sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * centred);
+      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
     });
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
@@ -403,7 +427,7 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
       part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
-    close_row<C>(a, 4, row, 0, N, grad_x_row);
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
 }
 
@@ -422,11 +446,12 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, in
       const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_y = part.load(grad_y_row + c);
         const V residual_out = part.load(residual_out_row + c);
         const V centred = residual_out - V(mean);
-        const V y = V(rstd) * centred;
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       });
     }
@@ -445,9 +470,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_x_row = open_row<C>(a, 7, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     const C rstd = load_stat<C>(a, 4, row);
     const C mean = load_stat<C>(a, 5, row);
+    const C residue = load_stat<C>(a, 6, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -457,7 +483,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
       const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * centred);
+      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -469,10 +495,9 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(y, V(t4), weight * grad_y * V(rstd))));
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
     });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    close_row<C>(a, 7, row, 0, N, grad_x_row);
   }
 }
 
@@ -490,9 +515,10 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_x_row = open_row<C>(a, 7, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     const C rstd = load_stat<C>(a, 4, row);
     const C mean = load_stat<C>(a, 5, row);
+    const C residue = load_stat<C>(a, 6, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -502,7 +528,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
       const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * centred);
+      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -514,11 +540,11 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(y, V(t4), weight * grad_y * V(rstd))));
+      const V y = V(rstd) * (centred - V(residue));
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
     });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    close_row<C>(a, 7, row, 0, N, grad_x_row);
   }
 }
 
@@ -533,9 +559,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -545,7 +572,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
       const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * centred);
+      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -556,10 +583,9 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), weight * grad_y * V(rstd)));
+      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 
@@ -576,9 +602,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -588,7 +615,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
       const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * centred);
+      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -599,11 +626,11 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), weight * grad_y * V(rstd)));
+      const V y = V(rstd) * (centred - V(residue));
+      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 
@@ -624,11 +651,12 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuA
       const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_y = part.load(grad_y_row + c);
         const V residual_out = part.load(residual_out_row + c);
         const V centred = residual_out - V(mean);
-        const V y = V(rstd) * centred;
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
@@ -652,9 +680,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_x_row = open_row<C>(a, 7, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     const C rstd = load_stat<C>(a, 4, row);
     const C mean = load_stat<C>(a, 5, row);
+    const C residue = load_stat<C>(a, 6, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -664,7 +693,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
       const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * centred);
+      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -676,12 +705,12 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(y, V(t4), weight * grad_y * V(rstd))));
+      const V y = V(rstd) * (centred - V(residue));
+      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    close_row<C>(a, 7, row, 0, N, grad_x_row);
   }
 }
 
@@ -700,9 +729,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -712,7 +742,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
       const V t3 = weight * grad_y;
       const V centred = residual_out - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * centred);
+      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -723,12 +753,12 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
       const V weight = part.load(weight_row + c);
       const V grad_y = part.load(grad_y_row + c);
       const V centred = residual_out - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), weight * grad_y * V(rstd)));
+      const V y = V(rstd) * (centred - V(residue));
+      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 

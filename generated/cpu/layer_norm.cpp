@@ -26,20 +26,25 @@ AVO_KERNEL void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 2, row, rstd);
     store_stat<C>(a, 3, row, mean);
+    store_stat<C>(a, 4, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
-      const V y = centred * V(rstd);
+      const V y = V(rstd) * (centred - V(residue));
       part.store(y_row + c, y);
     });
     close_row<C>(a, 1, row, 0, N, y_row);
@@ -66,21 +71,26 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 3, row, rstd);
     store_stat<C>(a, 4, row, mean);
+    store_stat<C>(a, 5, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V bias = part.load(bias_row + c);
       const V centred = x - V(mean);
-      const V y = m_fma(centred, V(rstd), bias);
+      const V y = m_fma(V(rstd), centred - V(residue), bias);
       part.store(y_row + c, y);
     });
     close_row<C>(a, 2, row, 0, N, y_row);
@@ -107,21 +117,26 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 3, row, rstd);
     store_stat<C>(a, 4, row, mean);
+    store_stat<C>(a, 5, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
-      const V y = centred * V(rstd);
+      const V y = V(rstd) * (centred - V(residue));
       const V y_ = weight * y;
       part.store(y_row + c, y_);
     });
@@ -150,22 +165,27 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
+    V sum_centred_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, centred * centred);
+      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
     });
     const C t1 = hsum(t1_lanes);
-    const C variance = t1 / C(N);
+    const C sum_centred = hsum(sum_centred_lanes);
+    const C residue = sum_centred / C(N);
+    const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     store_stat<C>(a, 4, row, rstd);
     store_stat<C>(a, 5, row, mean);
+    store_stat<C>(a, 6, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V weight = part.load(weight_row + c);
       const V x = part.load(x_row + c);
       const V bias = part.load(bias_row + c);
       const V centred = x - V(mean);
-      const V y = centred * V(rstd);
+      const V y = V(rstd) * (centred - V(residue));
       const V y_ = m_fma(weight, y, bias);
       part.store(y_row + c, y_);
     });
@@ -183,9 +203,10 @@ AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
+    const C residue = load_stat<C>(a, 4, row);
     V sum_grad_lanes(C(0));
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -193,7 +214,7 @@ AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       sum_grad_lanes = part.sum(sum_grad_lanes, grad);
-      t1_lanes = part.sum(t1_lanes, centred * grad);
+      t1_lanes = part.sum(t1_lanes, (centred - V(residue)) * grad);
     });
     const C sum_grad = hsum(sum_grad_lanes);
     const C t1 = hsum(t1_lanes);
@@ -205,7 +226,7 @@ AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
       const V centred = x - V(mean);
       part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
     });
-    close_row<C>(a, 4, row, 0, N, grad_x_row);
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
 }
 
@@ -241,9 +262,10 @@ AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     const C mean = load_stat<C>(a, 3, row);
+    const C residue = load_stat<C>(a, 4, row);
     V sum_grad_lanes(C(0));
     V t1_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -251,7 +273,7 @@ AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
       sum_grad_lanes = part.sum(sum_grad_lanes, grad);
-      t1_lanes = part.sum(t1_lanes, centred * grad);
+      t1_lanes = part.sum(t1_lanes, (centred - V(residue)) * grad);
     });
     const C sum_grad = hsum(sum_grad_lanes);
     const C t1 = hsum(t1_lanes);
@@ -264,7 +286,7 @@ AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
       part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
     });
-    close_row<C>(a, 4, row, 0, N, grad_x_row);
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
   }
 }
 
@@ -283,11 +305,12 @@ AVO_KERNEL void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_
       const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
         const V centred = x - V(mean);
-        const V y = V(rstd) * centred;
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
       });
     }
@@ -305,9 +328,10 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -317,7 +341,7 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
       const V t3 = weight * grad;
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, centred * t3);
+      t2_lanes = part.sum(t2_lanes, (centred - V(residue)) * t3);
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -328,10 +352,9 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), V(rstd) * (weight * grad)));
+      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 
@@ -348,9 +371,10 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -360,7 +384,7 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
       const V t3 = weight * grad;
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, centred * t3);
+      t2_lanes = part.sum(t2_lanes, (centred - V(residue)) * t3);
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -371,11 +395,11 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), V(rstd) * (weight * grad)));
+      const V y = V(rstd) * (centred - V(residue));
+      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 
@@ -396,11 +420,12 @@ AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs*
       const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
         const V centred = x - V(mean);
-        const V y = V(rstd) * centred;
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
       });
@@ -423,9 +448,10 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     const C mean = load_stat<C>(a, 4, row);
+    const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -435,7 +461,7 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
       const V t3 = weight * grad;
       const V centred = x - V(mean);
       t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, centred * t3);
+      t2_lanes = part.sum(t2_lanes, (centred - V(residue)) * t3);
     });
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
@@ -446,12 +472,12 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
       const V weight = part.load(weight_row + c);
       const V grad = part.load(grad_row + c);
       const V centred = x - V(mean);
-      const V y = V(rstd) * centred;
-      part.store(grad_x_row + c, V(t3) + m_fma(y, V(t4), V(rstd) * (weight * grad)));
+      const V y = V(rstd) * (centred - V(residue));
+      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
       part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
       part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
     });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_x_row);
   }
 }
 

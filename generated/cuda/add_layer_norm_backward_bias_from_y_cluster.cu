@@ -9,8 +9,8 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
     int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
-    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -24,17 +24,19 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
   const int64_t step = int64_t(gridDim.x / kBlocks) * R;
   const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
       tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
+      residue_to = residue_ptr[row];
     } else {
       clear(grad_y_to);
       clear(residual_out_to);
       rstd_to = C(0);
       mean_to = C(0);
+      residue_to = C(0);
     }
   };
   // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
@@ -42,7 +44,8 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
   Vec<X, V> residual_out_next[P];
   C rstd_next;
   C mean_next;
-  if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next);
+  C residue_next;
+  if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
@@ -50,6 +53,7 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
     Vec<X, V> residual_out_vec[P];
     C rstd;
     C mean;
+    C residue;
     if constexpr (kAhead) {
 #pragma unroll
       for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
@@ -57,16 +61,17 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
       for (int p = 0; p < P; ++p) residual_out_vec[p] = residual_out_next[p];
       rstd = rstd_next;
       mean = mean_next;
-      fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next);
+      residue = residue_next;
+      fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
     } else {
-      fetch(row, grad_y_vec, residual_out_vec, rstd, mean);
+      fetch(row, grad_y_vec, residual_out_vec, rstd, mean, residue);
     }
     C sum_grad_y = C(0);
     C t1 = C(0);
     tile.each([&](int p, int j) {
       const C centred = residual_out_vec[p][j] - mean;
       sum_grad_y += grad_y_vec[p][j];
-      t1 += grad_y_vec[p][j] * centred;
+      t1 += grad_y_vec[p][j] * (centred - residue);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t1);
     const C t2 = -(sum_grad_y * rstd) / C(N);
@@ -95,7 +100,8 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_bias_from_y_cluster<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+    avo::add_layer_norm_backward_bias_from_y_cluster<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -9,8 +9,8 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_from_y_loop(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
     int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -25,6 +25,7 @@ AVO_INLINE void add_layer_norm_backward_from_y_loop(
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
+    const C residue = live ? residue_ptr[row] : C(0);
     C sum_grad_y = C(0);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -42,7 +43,7 @@ AVO_INLINE void add_layer_norm_backward_from_y_loop(
       tile.each([&](int p, int j) {
         const C centred = residual_out_vec[p][j] - mean;
         sum_grad_y += grad_y_vec[p][j];
-        t1 += grad_y_vec[p][j] * centred;
+        t1 += grad_y_vec[p][j] * (centred - residue);
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t1);
@@ -79,7 +80,8 @@ AVO_INLINE void add_layer_norm_backward_from_y_loop(
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_from_y_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::add_layer_norm_backward_from_y_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -9,7 +9,8 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
     int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -22,17 +23,19 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
     const int64_t step = int64_t(gridDim.y) * R;
     const int64_t first = int64_t(blockIdx.y) * R;
     const int own = int(threadIdx.x) / T; // which of the block's rows
-    const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
       if (row < M) {
         tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
         tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
         rstd_to = rstd_ptr[row];
         mean_to = mean_ptr[row];
+        residue_to = residue_ptr[row];
       } else {
         clear(grad_y_to);
         clear(residual_out_to);
         rstd_to = C(0);
         mean_to = C(0);
+        residue_to = C(0);
       }
     };
     // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
@@ -40,7 +43,8 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
     Vec<X, V> residual_out_next[P];
     C rstd_next;
     C mean_next;
-    if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next);
+    C residue_next;
+    if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
@@ -48,6 +52,7 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
       Vec<X, V> residual_out_vec[P];
       C rstd;
       C mean;
+      C residue;
       if constexpr (kAhead) {
 #pragma unroll
         for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
@@ -55,9 +60,10 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
         for (int p = 0; p < P; ++p) residual_out_vec[p] = residual_out_next[p];
         rstd = rstd_next;
         mean = mean_next;
-        fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next);
+        residue = residue_next;
+        fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
       } else {
-        fetch(row, grad_y_vec, residual_out_vec, rstd, mean);
+        fetch(row, grad_y_vec, residual_out_vec, rstd, mean, residue);
       }
 #pragma unroll
       for (int p = 0; p < P; ++p) {
@@ -65,7 +71,7 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C centred = residual_out_vec[p][j] - mean;
-          const C y = rstd * centred;
+          const C y = rstd * (centred - residue);
           if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
           if (live) sum_grad_bias[p][j] += grad_y_vec[p][j];
         }
@@ -88,7 +94,8 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ partials, \
-      int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, partials, M, N); \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N); \
   }

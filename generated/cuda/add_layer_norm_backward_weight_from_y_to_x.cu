@@ -9,8 +9,8 @@ template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
     int64_t residual_out_stride, const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -25,17 +25,19 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
   const int64_t step = int64_t(gridDim.x / kBlocks) * R;
   const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
       tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
+      residue_to = residue_ptr[row];
     } else {
       clear(grad_y_to);
       clear(residual_out_to);
       rstd_to = C(0);
       mean_to = C(0);
+      residue_to = C(0);
     }
   };
   // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
@@ -43,7 +45,8 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
   Vec<X, V> residual_out_next[P];
   C rstd_next;
   C mean_next;
-  if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next);
+  C residue_next;
+  if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
@@ -51,6 +54,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
     Vec<X, V> residual_out_vec[P];
     C rstd;
     C mean;
+    C residue;
     if constexpr (kAhead) {
 #pragma unroll
       for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
@@ -58,9 +62,10 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
       for (int p = 0; p < P; ++p) residual_out_vec[p] = residual_out_next[p];
       rstd = rstd_next;
       mean = mean_next;
-      fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next);
+      residue = residue_next;
+      fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
     } else {
-      fetch(row, grad_y_vec, residual_out_vec, rstd, mean);
+      fetch(row, grad_y_vec, residual_out_vec, rstd, mean, residue);
     }
     C t1 = C(0);
     C t2 = C(0);
@@ -68,7 +73,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
       const C t3 = weight_vec[p][j] * grad_y_vec[p][j];
       const C centred = residual_out_vec[p][j] - mean;
       t1 += t3;
-      t2 += t3 * centred;
+      t2 += t3 * (centred - residue);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
     const C t3 = -(t1 * rstd) / C(N);
@@ -80,8 +85,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
-        const C y = rstd * centred;
-        grad_x_out[j] = t3 + m_fma(y, t4, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
+        grad_x_out[j] = t3 + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
@@ -95,7 +99,8 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x(
       const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
       const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight_from_y_to_x<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::add_layer_norm_backward_weight_from_y_to_x<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

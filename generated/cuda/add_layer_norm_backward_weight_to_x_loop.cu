@@ -10,8 +10,8 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
     const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
     int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -26,6 +26,7 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
+    const C residue = live ? residue_ptr[row] : C(0);
     C t1 = C(0);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -46,7 +47,7 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
         const C t3 = weight_vec[p][j] * grad_y_vec[p][j];
         const C centred = residual_out_vec[p][j] - mean;
         t1 += t3;
-        t2 += t3 * centred;
+        t2 += t3 * (centred - residue);
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
@@ -76,8 +77,7 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
-        const C y = rstd * centred;
-        grad_x_out[j] = t3 + (grad_residual_out_vec[p][j] + m_fma(y, t4, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
+        grad_x_out[j] = t3 + (grad_residual_out_vec[p][j] + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
@@ -92,7 +92,8 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x_loop(
       const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
       const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::add_layer_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -10,14 +10,14 @@ AVO_INLINE void add_layer_norm_forward_bias(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
     const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr,
     int64_t residual_out_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X> eps, int64_t M, int64_t N) {
+    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
   constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   Vec<W, V> bias_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
@@ -60,16 +60,20 @@ AVO_INLINE void add_layer_norm_forward_bias(
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C mean = t1 / C(N);
     C t2 = C(0);
+    C sum_centred = C(0);
     tile.each([&](int p, int j) {
       const C residual_out = x_vec[p][j] + residual_vec[p][j];
       const C centred = m_round_to<X>(residual_out) - mean;
       t2 += centred * centred;
+      sum_centred += centred;
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
-    const C variance = t2 / C(N);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2, sum_centred);
+    const C residue = sum_centred / C(N);
+    const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);
@@ -80,7 +84,7 @@ AVO_INLINE void add_layer_norm_forward_bias(
       for (int j = 0; j < V; ++j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = m_round_to<X>(residual_out) - mean;
-        const C y = m_fma(centred, rstd, bias_vec[kAhead ? p : 0][j]);
+        const C y = m_fma(rstd, centred - residue, bias_vec[kAhead ? p : 0][j]);
         y_out[j] = y;
         residual_out_out[j] = residual_out;
       }
@@ -98,6 +102,6 @@ AVO_INLINE void add_layer_norm_forward_bias(
       int64_t residual_stride, const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ y_ptr, \
       int64_t y_stride, avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::add_layer_norm_forward_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, eps, M, N); \
+      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::add_layer_norm_forward_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

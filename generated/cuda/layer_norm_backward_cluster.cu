@@ -9,7 +9,8 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_cluster(
     const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -22,17 +23,19 @@ AVO_INLINE void layer_norm_backward_cluster(
   const int64_t step = int64_t(gridDim.x / kBlocks) * R;
   const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(grad_to, grad_ptr + row * grad_stride);
       tile.load(x_to, x_ptr + row * x_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
+      residue_to = residue_ptr[row];
     } else {
       clear(grad_to);
       clear(x_to);
       rstd_to = C(0);
       mean_to = C(0);
+      residue_to = C(0);
     }
   };
   // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
@@ -40,7 +43,8 @@ AVO_INLINE void layer_norm_backward_cluster(
   Vec<X, V> x_next[P];
   C rstd_next;
   C mean_next;
-  if constexpr (kAhead) fetch(first + own, grad_next, x_next, rstd_next, mean_next);
+  C residue_next;
+  if constexpr (kAhead) fetch(first + own, grad_next, x_next, rstd_next, mean_next, residue_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
@@ -48,6 +52,7 @@ AVO_INLINE void layer_norm_backward_cluster(
     Vec<X, V> x_vec[P];
     C rstd;
     C mean;
+    C residue;
     if constexpr (kAhead) {
 #pragma unroll
       for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
@@ -55,16 +60,17 @@ AVO_INLINE void layer_norm_backward_cluster(
       for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
       rstd = rstd_next;
       mean = mean_next;
-      fetch(row + step, grad_next, x_next, rstd_next, mean_next);
+      residue = residue_next;
+      fetch(row + step, grad_next, x_next, rstd_next, mean_next, residue_next);
     } else {
-      fetch(row, grad_vec, x_vec, rstd, mean);
+      fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
     C sum_grad = C(0);
     C t1 = C(0);
     tile.each([&](int p, int j) {
       const C centred = x_vec[p][j] - mean;
       sum_grad += grad_vec[p][j];
-      t1 += centred * grad_vec[p][j];
+      t1 += (centred - residue) * grad_vec[p][j];
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t1);
     const C t2 = -(rstd * sum_grad) / C(N);
@@ -89,7 +95,8 @@ AVO_INLINE void layer_norm_backward_cluster(
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
       int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_cluster<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::layer_norm_backward_cluster<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -9,7 +9,8 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_loop(
     const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -24,6 +25,7 @@ AVO_INLINE void layer_norm_backward_loop(
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
+    const C residue = live ? residue_ptr[row] : C(0);
     C sum_grad = C(0);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -41,7 +43,7 @@ AVO_INLINE void layer_norm_backward_loop(
       tile.each([&](int p, int j) {
         const C centred = x_vec[p][j] - mean;
         sum_grad += grad_vec[p][j];
-        t1 += centred * grad_vec[p][j];
+        t1 += (centred - residue) * grad_vec[p][j];
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t1);
@@ -77,7 +79,8 @@ AVO_INLINE void layer_norm_backward_loop(
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
       int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

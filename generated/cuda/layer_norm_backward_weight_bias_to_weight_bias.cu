@@ -9,7 +9,7 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ residue_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -22,17 +22,19 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
     const int64_t step = int64_t(gridDim.y) * R;
     const int64_t first = int64_t(blockIdx.y) * R;
     const int own = int(threadIdx.x) / T; // which of the block's rows
-    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to, C& mean_to) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
         rstd_to = rstd_ptr[row];
         mean_to = mean_ptr[row];
+        residue_to = residue_ptr[row];
       } else {
         clear(x_to);
         clear(grad_to);
         rstd_to = C(0);
         mean_to = C(0);
+        residue_to = C(0);
       }
     };
     // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
@@ -40,7 +42,8 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
     Vec<X, V> grad_next[P];
     C rstd_next;
     C mean_next;
-    if constexpr (kAhead) fetch(first + own, x_next, grad_next, rstd_next, mean_next);
+    C residue_next;
+    if constexpr (kAhead) fetch(first + own, x_next, grad_next, rstd_next, mean_next, residue_next);
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
@@ -48,6 +51,7 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
       Vec<X, V> grad_vec[P];
       C rstd;
       C mean;
+      C residue;
       if constexpr (kAhead) {
 #pragma unroll
         for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
@@ -55,9 +59,10 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
         for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
         rstd = rstd_next;
         mean = mean_next;
-        fetch(row + step, x_next, grad_next, rstd_next, mean_next);
+        residue = residue_next;
+        fetch(row + step, x_next, grad_next, rstd_next, mean_next, residue_next);
       } else {
-        fetch(row, x_vec, grad_vec, rstd, mean);
+        fetch(row, x_vec, grad_vec, rstd, mean, residue);
       }
 #pragma unroll
       for (int p = 0; p < P; ++p) {
@@ -65,7 +70,7 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - mean;
-          const C y = rstd * centred;
+          const C y = rstd * (centred - residue);
           if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
           if (live) sum_grad_bias[p][j] += grad_vec[p][j];
         }
@@ -87,7 +92,8 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
       int64_t grad_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ partials, \
-      int64_t M, int64_t N) { \
-    avo::layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, partials, M, N); \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N); \
   }

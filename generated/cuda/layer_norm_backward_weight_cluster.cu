@@ -9,8 +9,8 @@ template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_weight_cluster(
     const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
-    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -26,17 +26,19 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
   const int64_t step = int64_t(gridDim.x / kBlocks) * R;
   const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(grad_to, grad_ptr + row * grad_stride);
       tile.load(x_to, x_ptr + row * x_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
+      residue_to = residue_ptr[row];
     } else {
       clear(grad_to);
       clear(x_to);
       rstd_to = C(0);
       mean_to = C(0);
+      residue_to = C(0);
     }
   };
   // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
@@ -44,7 +46,8 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
   Vec<X, V> x_next[P];
   C rstd_next;
   C mean_next;
-  if constexpr (kAhead) fetch(first + own, grad_next, x_next, rstd_next, mean_next);
+  C residue_next;
+  if constexpr (kAhead) fetch(first + own, grad_next, x_next, rstd_next, mean_next, residue_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
@@ -52,6 +55,7 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
     Vec<X, V> x_vec[P];
     C rstd;
     C mean;
+    C residue;
     if constexpr (kAhead) {
 #pragma unroll
       for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
@@ -59,9 +63,10 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
       for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
       rstd = rstd_next;
       mean = mean_next;
-      fetch(row + step, grad_next, x_next, rstd_next, mean_next);
+      residue = residue_next;
+      fetch(row + step, grad_next, x_next, rstd_next, mean_next, residue_next);
     } else {
-      fetch(row, grad_vec, x_vec, rstd, mean);
+      fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
     C t1 = C(0);
     C t2 = C(0);
@@ -69,7 +74,7 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
       const C t3 = weight_vec[p][j] * grad_vec[p][j];
       const C centred = x_vec[p][j] - mean;
       t1 += t3;
-      t2 += centred * t3;
+      t2 += (centred - residue) * t3;
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
     const C t3 = -(rstd * t1) / C(N);
@@ -81,8 +86,8 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = rstd * centred;
-        grad_x_out[j] = t3 + m_fma(y, t4, rstd * (weight_vec[p][j] * grad_vec[p][j]));
+        const C y = rstd * (centred - residue);
+        grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * (weight_vec[p][j] * grad_vec[p][j]));
         if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
@@ -99,7 +104,8 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
       const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
       int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_weight_cluster<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
+    avo::layer_norm_backward_weight_cluster<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -9,8 +9,8 @@ template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_weight_to_x_loop(
     const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -25,6 +25,7 @@ AVO_INLINE void layer_norm_backward_weight_to_x_loop(
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
+    const C residue = live ? residue_ptr[row] : C(0);
     C t1 = C(0);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -45,7 +46,7 @@ AVO_INLINE void layer_norm_backward_weight_to_x_loop(
         const C t3 = weight_vec[p][j] * grad_vec[p][j];
         const C centred = x_vec[p][j] - mean;
         t1 += t3;
-        t2 += centred * t3;
+        t2 += (centred - residue) * t3;
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
@@ -70,8 +71,7 @@ AVO_INLINE void layer_norm_backward_weight_to_x_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = rstd * centred;
-        grad_x_out[j] = t3 + m_fma(y, t4, rstd * (weight_vec[p][j] * grad_vec[p][j]));
+        grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * (weight_vec[p][j] * grad_vec[p][j]));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
@@ -85,7 +85,8 @@ AVO_INLINE void layer_norm_backward_weight_to_x_loop(
       const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
       int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::X* __restrict__ grad_x_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
       int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, grad_x_ptr, grad_x_stride, M, N); \
+    avo::layer_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -9,14 +9,15 @@ template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward_weight_bias(
     const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr,
     const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr,
-    compute_t<X>* __restrict__ mean_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+    compute_t<X>* __restrict__ mean_ptr, compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
   constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
@@ -54,15 +55,19 @@ AVO_INLINE void layer_norm_forward_weight_bias(
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
     const C mean = sum_x / C(N);
     C t1 = C(0);
+    C sum_centred = C(0);
     tile.each([&](int p, int j) {
       const C centred = x_vec[p][j] - mean;
       t1 += centred * centred;
+      sum_centred += centred;
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C variance = t1 / C(N);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1, sum_centred);
+    const C residue = sum_centred / C(N);
+    const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
@@ -72,7 +77,7 @@ AVO_INLINE void layer_norm_forward_weight_bias(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = centred * rstd;
+        const C y = rstd * (centred - residue);
         const C y_ = m_fma(weight_vec[kAhead ? p : 0][j], y, bias_vec[kAhead ? p : 0][j]);
         y_out[j] = y_;
       }
@@ -88,6 +93,6 @@ AVO_INLINE void layer_norm_forward_weight_bias(
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ y_ptr, int64_t y_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::layer_norm_forward_weight_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
+      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::layer_norm_forward_weight_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -8,13 +8,13 @@ namespace avo {
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward_weight_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, X* __restrict__ y_ptr,
-    int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr, compute_t<X> eps,
-    int64_t M, int64_t N) {
+    int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
+    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   const int64_t step = int64_t(gridDim.x) * R;
   const int64_t first = int64_t(blockIdx.x) * R;
@@ -37,6 +37,7 @@ AVO_INLINE void layer_norm_forward_weight_loop(
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
     const C mean = sum_x / C(N);
     C t1 = C(0);
+    C sum_centred = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -47,13 +48,16 @@ AVO_INLINE void layer_norm_forward_weight_loop(
       tile.each([&](int p, int j) {
         const C centred = x_vec[p][j] - mean;
         t1 += centred * centred;
+        sum_centred += centred;
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C variance = t1 / C(N);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1, sum_centred);
+    const C residue = sum_centred / C(N);
+    const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -68,7 +72,7 @@ AVO_INLINE void layer_norm_forward_weight_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = centred * rstd;
+        const C y = rstd * (centred - residue);
         const C y_ = weight_vec[p][j] * y;
         y_out[j] = y_;
       }
@@ -83,6 +87,7 @@ AVO_INLINE void layer_norm_forward_weight_loop(
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
-    avo::layer_norm_forward_weight_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, eps, M, N); \
+      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
+      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::layer_norm_forward_weight_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }
