@@ -1,8 +1,8 @@
 """What the operators compute: one module a family, math only. ``CATALOGUE`` lists every record."""
 
 from . import activations, normalization, softmax
-from .record import FLAT, LAST, Columns, OpDef, Sample, along, columns_of, trailing
+from .record import FLAT, LAST, Columns, OpDef, Sample, along, trailing
 
 CATALOGUE: tuple[OpDef, ...] = (*activations.CATALOGUE, *normalization.CATALOGUE, *softmax.CATALOGUE)
 
-__all__ = ["CATALOGUE", "FLAT", "LAST", "Columns", "OpDef", "Sample", "along", "columns_of", "trailing"]
+__all__ = ["CATALOGUE", "FLAT", "LAST", "Columns", "OpDef", "Sample", "along", "trailing"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +73,6 @@ class OpDef:
         none_scalars: value of a ``float?`` argument that is None, as a function of the dtype of the math.
         choices: the admissible values of each string argument.
         twin: the torch function of the same signature, compared with in tests and benchmarks.
-        twin_is_exact: whether the twin also takes the same arguments in the same order.
         widths: row widths N worth a specialised kernel, by direction ("forward", "backward"); earned by measurement.
         samples: calls for the tests.
     """
@@ -93,18 +92,3 @@ class OpDef:
     twin: Callable[..., Any] | None = None
     widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
-
-
-def columns_of(record: OpDef, shape: Sequence[int], arguments: dict[str, Any]) -> tuple[int, ...]:
-    """The (non-negative) column dims of a call whose primary tensor has ``shape``."""
-    rule, rank = record.columns, len(shape)
-    if rule.rule == "flat":
-        return ()
-    if rule.rule == "last":
-        return (rank - 1,) if rank else ()
-    assert rule.arg is not None
-    if rule.rule == "trailing":
-        count = len(arguments[rule.arg])
-        return tuple(range(rank - count, rank))
-    dim = int(arguments[rule.arg])
-    return (dim % rank,) if rank else ()

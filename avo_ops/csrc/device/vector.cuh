@@ -21,11 +21,7 @@ template <int kUnit, int kWords> AVO_INLINE void shift_bytes(uint32_t (&w)[kWord
   }
 }
 
-#ifdef AVO_EMULATOR
-AVO_INLINE uint4 load_chunk(const uint4 *p) { return emulator::load_chunk(p); }
-#else
 AVO_INLINE uint4 load_chunk(const uint4 *p) { return *p; }
-#endif
 
 template <class X, int V> struct Vec {
   static constexpr int kWords = V * int(sizeof(X)) / 4;
