@@ -211,16 +211,29 @@ def by_definition(op: Op, overload: Any, definition: Definition) -> Callable[...
             for i, tensor in zip(op.tensors, ctx.saved_tensors, strict=True):
                 args[i] = tensor
 
-            def outputs(*leaves: Tensor) -> tuple[Tensor, ...]:
-                for i, leaf in zip(wanted, leaves, strict=True):
-                    args[i] = leaf
+            # Not torch.func.vjp, which refuses to run under saved-tensor hooks. The gradients depend on the arguments
+            # through these aliases, so that they can be differentiated in turn.
+            again = _grad_enabled()
+            with torch.enable_grad():
+                aliases = [args[i].view_as(args[i]) for i in wanted]
+                for i, alias in zip(wanted, aliases, strict=True):
+                    args[i] = alias
                 out = definition(*args)
                 outs = (out,) if single else out
-                return tuple(outs[i] for i in used)
-
-            pull_back: Any = torch.func.vjp(outputs, *(args[i] for i in wanted))[1]
+                pairs = [(outs[i], grads[i]) for i in used if outs[i].requires_grad]
+                gradients = (
+                    torch.autograd.grad(
+                        [o for o, _ in pairs],
+                        aliases,
+                        [g for _, g in pairs],
+                        create_graph=again,
+                        materialize_grads=True,
+                    )
+                    if pairs
+                    else [torch.zeros_like(a) for a in aliases]
+                )
             found: list[Any] = [None] * len(op.arguments)
-            for i, gradient in zip(wanted, pull_back(tuple(grads[i] for i in used)), strict=True):
+            for i, gradient in zip(wanted, gradients, strict=True):
                 found[i] = gradient
             return tuple(found)
 
