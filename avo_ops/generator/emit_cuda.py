@@ -73,16 +73,16 @@ class Emitter:
             shared = self._steps(self._row(f"{case.name}_cluster", graph, "cluster", ()), case.name, graph)
             return [
                 {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
+                {**_up_to_cluster(wide[0]), "steps": wide[0]["steps"] + split},
                 {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
                 *({**alternative, "steps": alternative["steps"] + split} for alternative in wide),
             ]
         if features.reductions and self.with_sums:
             # The threads of a row are those of the case with sums, whichever alternative serves its width.
-            limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
             narrow, *wide = self.row_steps(case.name, graph, widths)
             shared = [_step(self._row(f"{case.name}_cluster", graph, "cluster", ()))]
             return [
-                {**narrow, "limit": limit},
+                _up_to_cluster(narrow),
                 {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
                 narrow,
                 *wide,
@@ -159,7 +159,7 @@ class Emitter:
             if kind == "cluster" and (x == "f64" or (x, w) == ("f16", "f32")):
                 continue  # rare: the alternative after it serves them
             rows = []
-            least = schedule.sums_ladder(features, item)[-1].max_n + 1 if kind == "cluster" else 1
+            least = schedule.cluster_begin()[x] + 1 if kind == "cluster" else 1
             for tile in ladder:
                 # Measured in bf16, and built for it alone: each dtype adds half a minute to a build on two cores.
                 own = widths if kind == "row" and x == "bf16" else ()
@@ -220,6 +220,12 @@ def _is_full(case: Case, op: Op) -> bool:
         if a.kind != "str" and not all(values):
             return False
     return True
+
+
+def _up_to_cluster(alternative: Json) -> Json:
+    """The same, for the rows that are narrower than a cluster's."""
+    limit = {d: min(n, alternative["limit"][d]) for d, n in schedule.cluster_begin().items()}
+    return {**alternative, "limit": limit}
 
 
 def _step(family: Family) -> Json:
