@@ -214,10 +214,10 @@ def test_alternatives_end_in_one_for_every_width(op: dict[str, Any]) -> None:
         last = case["cuda"][-1]
         assert last["when"] == "rows" and last["limit"] is None and last["min_arch"] == 0
         for when in ("flat", "rows"):
-            limits = [a["limit"] for a in case["cuda"] if a["when"] == when and a["limit"]]
-            assert all(set(limit) == set(DTYPES) for limit in limits)
+            limited = [a for a in case["cuda"] if a["when"] == when and a["limit"]]
+            assert all(set(a["limit"]) == set(DTYPES) for a in limited)
             # The first that applies is taken: one whose limits are not larger for some dtype would never apply.
-            for one, following in itertools.pairwise(limits):
+            for one, following in itertools.pairwise([a["limit"] for a in limited if a["min_arch"] == 0]):
                 assert all(0 < one[dtype] <= following[dtype] for dtype in DTYPES) and one != following
 
 
@@ -243,12 +243,14 @@ def test_variants_cover_every_width_once(family: str) -> None:
     assert record["class"] in ("flat", "row", "loop", "column", "finish")
     assert (FOLDER / record["source"]).is_file()
     dtypes = {",".join(pair) for pair in PAIRS} if "," in next(iter(record["variants"])) else set(DTYPES)
+    if family.endswith("_cluster"):  # rows that one block cannot hold, of the dtypes that models run
+        dtypes -= {"f64", "f64,f64", "f16,f32"}
     assert set(record["variants"]) == dtypes or record["class"] == "finish"
     for variants in record["variants"].values():
         exact = [v["exact"] for v in variants if v["exact"] is not None]
         assert len(exact) == len(set(exact))
         generic = [v for v in variants if v["exact"] is None]
-        assert generic[0]["min_n"] == 1
+        assert generic[0]["min_n"] == 1 or (family.endswith("_cluster") and generic[0]["min_n"] > 4096)
         for one, following in itertools.pairwise(generic):
             assert following["min_n"] == one["max_n"] + 1
         assert all(v["min_n"] <= v["max_n"] for v in generic)

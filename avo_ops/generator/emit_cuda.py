@@ -67,26 +67,22 @@ class Emitter:
                     f"{case.name}: a sum over the rows of a value that needs a reduction of its own row"
                 )
             fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
-            wide = self.row_steps(f"{case.name}_rows", rows, ())
+            wide = _around_cluster(self.row_steps(f"{case.name}_rows", rows, ()))
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
             limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
             shared = self._steps(self._row(f"{case.name}_cluster", graph, "cluster", ()), case.name, graph)
             return [
                 {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
-                {**_up_to_cluster(wide[0]), "steps": wide[0]["steps"] + split},
+                *({**a, "steps": a["steps"] + split} for a in wide[:1]),
                 {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
-                *({**alternative, "steps": alternative["steps"] + split} for alternative in wide),
+                *({**a, "steps": a["steps"] + split} for a in wide[1:]),
             ]
         if features.reductions and self.with_sums:
             # The threads of a row are those of the case with sums, whichever alternative serves its width.
-            narrow, *wide = self.row_steps(case.name, graph, widths)
+            narrow, *wide = _around_cluster(self.row_steps(case.name, graph, widths))
             shared = [_step(self._row(f"{case.name}_cluster", graph, "cluster", ()))]
-            return [
-                _up_to_cluster(narrow),
-                {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
-                narrow,
-                *wide,
-            ]
+            cluster = {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared}
+            return [narrow, cluster, *wide]
         if features.reductions:
             return self.row_steps(case.name, graph, widths)
         if features.sums:
@@ -222,10 +218,11 @@ def _is_full(case: Case, op: Op) -> bool:
     return True
 
 
-def _up_to_cluster(alternative: Json) -> Json:
-    """The same, for the rows that are narrower than a cluster's."""
-    limit = {d: min(n, alternative["limit"][d]) for d, n in schedule.cluster_begin().items()}
-    return {**alternative, "limit": limit}
+def _around_cluster(alternatives: list[Json]) -> list[Json]:
+    """The first alternative once for the rows narrower than a cluster's, and again for what it serves beyond."""
+    first, *rest = alternatives
+    limit = {d: min(n, first["limit"][d]) for d, n in schedule.cluster_begin().items()}
+    return [{**first, "limit": limit}, *([first] if limit != first["limit"] else []), *rest]
 
 
 def _step(family: Family) -> Json:
