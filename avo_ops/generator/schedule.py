@@ -140,7 +140,6 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     vector = 16 // item
     shapes = [
         (32, 1, 256, 3),
-        (64, 1, 256, 3),
         (128, 1, 256, 3),
         (256, 1, 256, 3),
         (256, 2, 512, 1),
