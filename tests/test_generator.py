@@ -614,8 +614,22 @@ RULES: dict[str, tuple[Callable[..., Node], str, str]] = {
     "--x": (lambda b, x, y, r: b.make("neg", b.make("neg", x)), "neg", ""),
     "-(c * x)": (lambda b, x, y, r: b.make("neg", b.make("mul", b.const(3.0), x)), "neg", "mul"),
     "exp(-(x * x))": (lambda b, x, y, r: b.make("exp", b.make("neg", b.make("mul", x, x))), "exp", "exp_neg_sq"),
+    "exp(-(x * x) / 2)": (lambda b, x, y, r: b.make("exp_neg_sq", b.make("mul", x, b.const(math.sqrt(0.5)))), "exp_neg_sq", "exp_neg_half_sq"),
+    "erfc(-x / sqrt(2))": (lambda b, x, y, r: _erfc(b, b.make("mul", b.const(-math.sqrt(0.5)), x)), "erfc", "ndtr"),
+    "erfc(x / sqrt(2))": (lambda b, x, y, r: _erfc(b, b.make("mul", x, b.const(math.sqrt(0.5)))), "erfc", "ndtr"),
+    "x / 2 * erfc(-x / sqrt(2))": (
+        lambda b, x, y, r: b.make("mul", b.make("mul", b.const(0.5), x), _erfc(b, b.make("mul", x, b.const(-math.sqrt(0.5))))),
+        "ndtr", "x_ndtr",
+    ),
+    "(c * x) * (d * y)": (
+        lambda b, x, y, r: b.make("mul", b.make("mul", b.const(0.5), x), b.make("mul", b.const(2.0), y)), "const", "mul"
+    ),
     "where(m, x, x)": (lambda b, x, y, r: b.make("where", b.make("gt", x, y), x, x), "where", ""),
 }  # fmt: skip
+
+
+def _erfc(b: Builder, z: Node) -> Node:
+    return b.make("erfc", z, b.make("exp_neg_sq", z))
 
 
 def _operands(b: Builder) -> tuple[Node, Node, Node]:
@@ -656,7 +670,7 @@ def test_local_rule(rule: str) -> None:
         )
         got, want = got[fine], want[fine]
         assert fine.sum() > size
-    assert_same_value(got, want)
+    assert_same_value(got, want, 1e-13 if "exp_neg_half_sq" in ops else 4e-15)
 
 
 @pytest.mark.parametrize("power", [0.5, -0.5])

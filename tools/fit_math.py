@@ -82,6 +82,22 @@ def erfc_ratio(k: mpf) -> mpf:
     return mp.exp(z * z) * mp.erfc(z) / k
 
 
+# The same of the normal distribution's tail; one scale for degrees 6 and 8, another for 4.
+NDTR_SCALE, NDTR_SCALE_ROUGH = mpf("0.265625"), mpf("0.375")
+# Beyond this the tail is < 2^-150.
+NDTR_END = mpf("14.5")
+
+
+def ndtr_fit(name: str, scale: mpf, degree: int, what: str) -> Fit:
+    def ratio(k: mpf) -> mpf:
+        x = (1 / k - 1) / scale
+        return mp.exp(x * x / 2) * mp.ncdf(-x) / k
+
+    meaning = f"Phi(-x) = exp(-x^2 / 2) k P(k), k = 1 / (1 + s x), 0 <= x <= 14.5; relative{what}"
+    low = 1 / (1 + scale * NDTR_END)
+    return Fit(name, meaning, ratio, lambda k: 1 / ratio(k), low, mpf(1), degree, True)
+
+
 def catalogue() -> list[Fit]:
     half_ln2 = mp.log(2) / 2 * mpf("1.0001")
     root = mp.sqrt(2)
@@ -167,6 +183,9 @@ def catalogue() -> list[Fit]:
             6,
             True,
         ),
+        ndtr_fit("NDTR_F32", NDTR_SCALE, 8, ""),
+        ndtr_fit("NDTR_F16", NDTR_SCALE, 6, "; for float16 results"),
+        ndtr_fit("NDTR_BF16", NDTR_SCALE_ROUGH, 4, "; for bfloat16 results"),
     ]
 
 
@@ -247,6 +266,13 @@ def header() -> str:
         "",
         "// The scale s of erfc's variable k = 1 / (1 + s |z|).",
         f"#define AVO_ERFC_SCALE {float(ERFC_SCALE):.9g}f",
+        "// The same of the normal distribution's tail, and where results are bfloat16.",
+        f"#define AVO_NDTR_SCALE {float(NDTR_SCALE):.9g}f",
+        f"#define AVO_NDTR_SCALE_ROUGH {float(NDTR_SCALE_ROUGH):.9g}f",
+        "// sqrt(1/2) in two parts, and 1/sqrt(pi).",
+        f"#define AVO_SQRT_HALF {float(mp.sqrt(mpf(1) / 2)):.17g}",
+        f"#define AVO_SQRT_HALF_LOW {float(mp.sqrt(mpf(1) / 2) - mpf(float(mp.sqrt(mpf(1) / 2)))):.17g}",
+        f"#define AVO_SQRT_1_PI {float(1 / mp.sqrt(mp.pi)):.17g}",
     ]
     for fit in catalogue():
         coefficients = [rounded(c, fit.single) for c in remez(fit)]

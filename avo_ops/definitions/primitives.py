@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,10 @@ TORCH: dict[str, Callable[..., Any]] = {
     "exp_neg_sq": lambda z: torch.exp(-z * z),
     # The second operand is exp_neg_sq of the first, which a kernel shares with the derivative.
     "erfc": lambda z, e: torch.special.erfc(z),
+    # The normal distribution, with exp_neg_half_sq of x for its tail and its density; and times x.
+    "exp_neg_half_sq": lambda x: torch.exp(-0.5 * x * x),
+    "ndtr": lambda x, e: 0.5 * torch.special.erfc(x * -math.sqrt(0.5)),
+    "x_ndtr": lambda x, e: x * (0.5 * torch.special.erfc(x * -math.sqrt(0.5))),
     "lt": torch.lt,
     "le": torch.le,
     "gt": torch.gt,

@@ -9,7 +9,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from . import schedule
 from .ir import PRIMITIVES, Graph, Node, Span
-from .plan import Case, Op, signature
+from .plan import Argument, Case, Op, signature
 from .render import Body, Names, formula_comment, identifier, row_level
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
 from .simplify import phase_of
@@ -45,6 +45,7 @@ class Emitter:
     families: dict[str, Family] = field(default_factory=dict)
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     with_sums: bool = False
+    pairs: tuple[tuple[str, str], ...] = PAIRS
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
@@ -54,6 +55,8 @@ class Emitter:
         features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
+        # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
+        self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         direction = "backward" if op.name.endswith("_backward") else "forward"
         # Several cases may share a graph (whichever of the column sums is wanted, all are computed).
         own = signature(graph)
@@ -138,7 +141,7 @@ class Emitter:
         kernel = _RowKernel(self.record, name, graph, kind)
         text = kernel.text()
         variants: dict[str, list[Json]] = {}
-        for x, w in PAIRS if features.column_loads else [(d, None) for d in DTYPES]:
+        for x, w in self.pairs if features.column_loads else [(d, None) for d in DTYPES]:
             item = ITEM_SIZE[x]
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(),)
@@ -157,8 +160,8 @@ class Emitter:
             rows = []
             least = schedule.cluster_begin()[x] + 1 if kind == "cluster" else 1
             for tile in ladder:
-                # Measured in bf16, and built for it alone: each dtype adds half a minute to a build on two cores.
-                own = widths if kind == "row" and x == "bf16" else ()
+                # Measured in bf16, and built for it alone: each pair of dtypes adds half a minute to a build on two cores.
+                own = widths if kind == "row" and x == "bf16" and w in (None, x) else ()
                 rows += [
                     _variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
                     for width in own
@@ -189,7 +192,7 @@ class Emitter:
         sums = _sums_of(graph)
         text, params = _finish_text(self.record, name, results, sums)
         variants: dict[str, list[Json]] = {}
-        for x, w in PAIRS:
+        for x, w in self.pairs:
             c = "f64" if x == "f64" else "f32"
             symbol = f"{name}__{c}_{w}"
             variants[f"{x},{w}"] = [
@@ -206,16 +209,22 @@ def _reduces_both_ways(graph: Graph) -> bool:
     return bool(features.reductions and features.sums)
 
 
+def _key_of(case: Case, op: Op) -> list[tuple[Argument, list[Any]]]:
+    """The arguments that make the key of a case, and their part of it."""
+    bits = iter(case.key)
+    keyed = [a for a in op.arguments if a.kind in ("str", "mask") or (a.kind == "tensor" and a.optional)]
+    return [(a, [next(bits) for _ in range(a.length if a.kind == "mask" else 1)]) for a in keyed]
+
+
 def _is_full(case: Case, op: Op) -> bool:
     """Whether all tensors are there and everything is computed: the case that models run, worth kernels for one width."""
-    bits = iter(case.key)
-    for a in op.arguments:
-        if a.kind not in ("tensor", "str", "mask") or (a.kind == "tensor" and not a.optional):
-            continue
-        values = [next(bits) for _ in range(a.length if a.kind == "mask" else 1)]
-        if a.kind != "str" and not all(values):
-            return False
-    return True
+    return all(all(values) for a, values in _key_of(case, op) if a.kind != "str")
+
+
+def _is_unusual(case: Case, op: Op) -> bool:
+    """Whether an optional column operand is given without one that stands before it: a bias alone, where a weight was due."""
+    given = [all(v) for a, v in _key_of(case, op) if a.kind == "tensor" and a.span == Span.COLS]
+    return given != sorted(given, reverse=True)
 
 
 def _around_cluster(alternatives: list[Json]) -> list[Json]:

@@ -48,6 +48,24 @@ def _mul(b: Builder, args: tuple[Node, ...]) -> Node | None:
             # c * ((d * y) * x) = ((c * d) * y) * x.
             if rest.span & Span.COLS and (not inner.span & Span.COLS or _has_const(inner)):
                 return b.make("mul", b.make("mul", one, inner), rest)
+    return _mul_by_ndtr(b, args) or _mul_of_products(b, args)
+
+
+def _mul_of_products(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    """(c * x) * (d * y) = (c * d) * (x * y): one rounding fewer, or two where c * d = 1. Squares stay, for exp_neg_sq."""
+    if args[0] is args[1] or not all(_has_const(a) for a in args):
+        return None
+    (c, x), (d, y) = (a.args if is_const(a.args[0]) else a.args[::-1] for a in args)
+    if not 1e-30 < abs(c.attr * d.attr) < 1e30:
+        return None
+    return b.make("mul", b.const(c.attr * d.attr), b.make("mul", x, y))
+
+
+def _mul_by_ndtr(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    """x * Phi(x) as one primitive, which is more accurate and cheaper than the product."""
+    for x, other in (args, args[::-1]):
+        if other.op == "ndtr" and other.args[0] is x:
+            return b.make("x_ndtr", *other.args)
     return None
 
 
@@ -132,12 +150,38 @@ def _exp(b: Builder, args: tuple[Node, ...]) -> Node | None:
     return None
 
 
+def _sqrt_half_times(z: Node) -> tuple[float, Node] | None:
+    """The sign and x of z = +-sqrt(1/2) * x."""
+    if z.op == "mul":
+        for c, x in (z.args, z.args[::-1]):
+            if is_const(c) and math.isclose(abs(c.attr), math.sqrt(0.5), rel_tol=1e-14):
+                return math.copysign(1.0, c.attr), x
+    return None
+
+
+def _exp_neg_sq(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    found = _sqrt_half_times(args[0])
+    return b.make("exp_neg_half_sq", found[1]) if found else None
+
+
+def _erfc(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    """erfc(-x / sqrt(2)) = 2 Phi(x): no rounding of the quotient, which the tail would magnify."""
+    found = _sqrt_half_times(args[0])
+    if not found:
+        return None
+    sign, x = found
+    return b.make(
+        "mul", b.const(2.0), b.make("ndtr", x if sign < 0 else b.make("neg", x), b.make("exp_neg_half_sq", x))
+    )
+
+
 def _where(b: Builder, args: tuple[Node, ...]) -> Node | None:
     return args[1] if args[1] is args[2] else None
 
 
 _RULES: dict[str, Callable[[Builder, tuple[Node, ...]], Node | None]] = {
     "mul": _mul, "add": _add, "sub": _sub, "div": _div, "pow": _pow, "neg": _neg, "exp": _exp, "where": _where,
+    "exp_neg_sq": _exp_neg_sq, "erfc": _erfc,
 }  # fmt: skip
 
 

@@ -24,8 +24,7 @@ AVO_KERNEL void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
         const V t1 = x + bias;
-        const V t2 = t1 * V(C(-0.7071067811865476));
-        part.store(y_row + c, t1 * V(C(0.5)) * m_erfc(t2, m_exp_neg_sq(t2)));
+        part.store(y_row + c, m_x_ndtr(t1, m_exp_neg_half_sq(t1)));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -78,9 +77,8 @@ AVO_KERNEL void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begi
         const V bias = part.load(bias_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = x + bias;
-        const V t2 = t1 * V(C(-0.7071067811865476));
-        const V t3 = m_exp_neg_sq(t2);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(V(C(0.5)), m_erfc(t2, t3) * grad, t3 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
+        const V t2 = m_exp_neg_half_sq(t1);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(m_ndtr(t1, t2), grad, t2 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
       });
     }
   }
@@ -105,9 +103,8 @@ AVO_KERNEL void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, 
         const V bias = part.load(bias_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = x + bias;
-        const V t2 = t1 * V(C(-0.7071067811865476));
-        const V t3 = m_exp_neg_sq(t2);
-        part.store(grad_x_row + c, m_fma(V(C(0.5)), m_erfc(t2, t3) * grad, t3 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
+        const V t2 = m_exp_neg_half_sq(t1);
+        part.store(grad_x_row + c, m_fma(m_ndtr(t1, t2), grad, t2 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
     }
@@ -135,11 +132,10 @@ AVO_KERNEL void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64
         const V bias = part.load(bias_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = x + bias;
-        const V t2 = t1 * V(C(-0.7071067811865476));
-        const V t3 = m_exp_neg_sq(t2);
-        const V t4 = m_fma(V(C(0.5)), m_erfc(t2, t3) * grad, t3 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad));
-        part.store(grad_x_row + c, t4);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t4);
+        const V t2 = m_exp_neg_half_sq(t1);
+        const V t3 = m_fma(m_ndtr(t1, t2), grad, t2 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad));
+        part.store(grad_x_row + c, t3);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
     }

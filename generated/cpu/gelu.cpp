@@ -20,8 +20,7 @@ AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
       C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V t1 = x * V(C(-0.7071067811865476));
-        part.store(y_row + c, x * V(C(0.5)) * m_erfc(t1, m_exp_neg_sq(t1)));
+        part.store(y_row + c, m_x_ndtr(x, m_exp_neg_half_sq(x)));
       });
       close_row<C>(a, 1, row, c0, n, y_row);
     }
@@ -65,9 +64,8 @@ AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
-        const V t1 = x * V(C(-0.7071067811865476));
-        const V t2 = m_exp_neg_sq(t1);
-        part.store(grad_x_row + c, m_fma(V(C(0.5)), m_erfc(t1, t2) * grad, t2 * V(C(0.7978845608028654)) * (x * V(C(0.5)) * grad)));
+        const V t1 = m_exp_neg_half_sq(x);
+        part.store(grad_x_row + c, m_fma(m_ndtr(x, t1), grad, t1 * V(C(0.7978845608028654)) * (x * V(C(0.5)) * grad)));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }

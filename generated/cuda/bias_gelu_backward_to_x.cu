@@ -58,9 +58,8 @@ AVO_INLINE void bias_gelu_backward_to_x(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C t1 = x_vec[p][j] + bias_vec[kAhead ? p : 0][j];
-          const C t2 = t1 * C(-0.7071067811865476);
-          const C t3 = m_exp_neg_sq<A>(t2);
-          grad_x_out[j] = m_fma(C(0.5), m_erfc<A>(t2, t3) * grad_vec[p][j], t3 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
+          const C t2 = m_exp_neg_half_sq<A>(t1);
+          grad_x_out[j] = m_fma(m_ndtr<A>(t1, t2), grad_vec[p][j], t2 * C(0.7978845608028654) * (t1 * C(0.5) * grad_vec[p][j]));
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }

@@ -52,8 +52,7 @@ AVO_INLINE void bias_gelu_forward(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C t1 = x_vec[p][j] + bias_vec[kAhead ? p : 0][j];
-          const C t2 = t1 * C(-0.7071067811865476);
-          y_out[j] = t1 * C(0.5) * m_erfc<A>(t2, m_exp_neg_sq<A>(t2));
+          y_out[j] = m_x_ndtr<A>(t1, m_exp_neg_half_sq<A>(t1));
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }

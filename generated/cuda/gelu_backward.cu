@@ -24,9 +24,8 @@ AVO_INLINE void gelu_backward(
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C t1 = x_vec[p][j] * C(-0.7071067811865476);
-        const C t2 = m_exp_neg_sq<A>(t1);
-        grad_x_out[j] = m_fma(C(0.5), m_erfc<A>(t1, t2) * grad_vec[p][j], t2 * C(0.7978845608028654) * (x_vec[p][j] * C(0.5) * grad_vec[p][j]));
+        const C t1 = m_exp_neg_half_sq<A>(x_vec[p][j]);
+        grad_x_out[j] = m_fma(m_ndtr<A>(x_vec[p][j], t1), grad_vec[p][j], t1 * C(0.7978845608028654) * (x_vec[p][j] * C(0.5) * grad_vec[p][j]));
       }
       tile.store(grad_x_ptr, p, grad_x_out, true);
     }

@@ -46,8 +46,7 @@ AVO_INLINE void gelu_forward_rows(
         C y_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C t1 = x_vec[p][j] * C(-0.7071067811865476);
-          y_out[j] = x_vec[p][j] * C(0.5) * m_erfc<A>(t1, m_exp_neg_sq<A>(t1));
+          y_out[j] = m_x_ndtr<A>(x_vec[p][j], m_exp_neg_half_sq<A>(x_vec[p][j]));
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }

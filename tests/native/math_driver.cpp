@@ -5,10 +5,13 @@
 // set; with AVO_EMULATOR, the host twin of the device functions; with neither, the sweeps over all of these.
 #include <stdint.h>
 
-// Unary functions that every implementation has. erfc is m_erfc(x, m_exp_neg_sq(x)).
-#define MATH_UNARY(row)                                                                                      \
-  row(neg) row(abs) row(sign) row(exp) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip)        \
-      row(sigmoid) row(tanh) row(erf) row(sin) row(cos) row(floor) row(exp_neg_sq) row(erfc)
+// Unary functions that every implementation has. erfc is m_erfc(x, m_exp_neg_sq(x)), ndtr and x_ndtr likewise.
+#define MATH_EXACT(row)                                                                                      \
+  row(neg) row(abs) row(sign) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip) row(tanh)       \
+      row(erf) row(sin) row(cos) row(floor)
+#define MATH_APPROXIMATE(row)                                                                                \
+  row(exp) row(sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr)
+#define MATH_UNARY(row) MATH_EXACT(row) MATH_APPROXIMATE(row)
 
 enum MathUnary {
 #define MATH_ROW(name) kMath_##name,
@@ -48,6 +51,14 @@ namespace {
 template <class T>
 AVO_INLINE T m_erfc(T z) {
   return m_erfc(z, m_exp_neg_sq(z));
+}
+template <class T>
+AVO_INLINE T m_ndtr(T x) {
+  return m_ndtr(x, m_exp_neg_half_sq(x));
+}
+template <class T>
+AVO_INLINE T m_x_ndtr(T x) {
+  return m_x_ndtr(x, m_exp_neg_half_sq(x));
 }
 
 template <class C>
@@ -144,23 +155,26 @@ extern "C" const MathImplementation* AVO_PASTE(math_driver_, AVO_ISA_SUFFIX)() {
 }  // namespace AVO_ISA_NAMESPACE
 
 #elif defined(AVO_EMULATOR)
-// ---- the host twin of the device functions ------------------------------------------------------
+// ---- the host twin of the device functions, at the accuracy MATH_ACCURACY -----------------------
 #include "../../avo_ops/csrc/device/math.cuh"
 
 namespace {
 
-using ::m_erfc;
-template <class T>
-T m_erfc(T z) {
-  return m_erfc(z, m_exp_neg_sq(z));
-}
+using A = MATH_ACCURACY;
 
 template <class C>
 C scalar(int function, C x) {
   switch (function) {
+    case kMath_exp: return m_exp<A>(x);
+    case kMath_sigmoid: return m_sigmoid<A>(x);
+    case kMath_exp_neg_sq: return m_exp_neg_sq<A>(x);
+    case kMath_erfc: return m_erfc<A>(x, m_exp_neg_sq<A>(x));
+    case kMath_exp_neg_half_sq: return m_exp_neg_half_sq<A>(x);
+    case kMath_ndtr: return m_ndtr<A>(x, m_exp_neg_half_sq<A>(x));
+    case kMath_x_ndtr: return m_x_ndtr<A>(x, m_exp_neg_half_sq<A>(x));
 #define MATH_ROW(name)                                                                                       \
   case kMath_##name: return m_##name(x);
-    MATH_UNARY(MATH_ROW)
+    MATH_EXACT(MATH_ROW)
 #undef MATH_ROW
   }
   return C(0);
@@ -194,10 +208,13 @@ const MathImplementation implementation = {kTable<float>, kTable<double>, {}, {}
 
 }  // namespace
 
-extern "C" const MathImplementation* math_driver_device() { return &implementation; }
+#define MATH_PASTE_(a, b) a##b
+#define MATH_PASTE(a, b) MATH_PASTE_(a, b)
+extern "C" const MathImplementation* MATH_PASTE(math_driver_, MATH_ACCURACY)() { return &implementation; }
 
 #else
 // ---- sweeps against a wider type ----------------------------------------------------------------
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -207,13 +224,16 @@ extern "C" const MathImplementation* math_driver_device() { return &implementati
 extern "C" const MathImplementation* math_driver_base();
 extern "C" const MathImplementation* math_driver_v3();
 extern "C" const MathImplementation* math_driver_v4();
-extern "C" const MathImplementation* math_driver_device();
+extern "C" const MathImplementation* math_driver_Fine();
+extern "C" const MathImplementation* math_driver_Coarse();
+extern "C" const MathImplementation* math_driver_Rough();
 
 namespace {
 
-constexpr int kImplementations = 4, kBlock = 1024;
+constexpr int kImplementations = 6, kBlock = 1024;
 
-// The implementations by number: base, v3, v4, device; null where this machine cannot run one.
+// The implementations by number: base, v3, v4, the device's Fine, Coarse and Rough; null where this machine cannot run
+// one.
 const MathImplementation* implementation(int index) {
   const bool v3 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
@@ -223,7 +243,9 @@ const MathImplementation* implementation(int index) {
     case 0: return math_driver_base();
     case 1: return v3 ? math_driver_v3() : nullptr;
     case 2: return v4 ? math_driver_v4() : nullptr;
-    default: return math_driver_device();
+    case 3: return math_driver_Fine();
+    case 4: return math_driver_Coarse();
+    default: return math_driver_Rough();
   }
 }
 
@@ -248,6 +270,9 @@ W reference(int function, W x) {
     case kMath_cos: return std::cos(x);
     case kMath_floor: return std::floor(x);
     case kMath_exp_neg_sq: return std::exp(-x * x);
+    case kMath_exp_neg_half_sq: return std::exp(-x * x / 2);
+    case kMath_ndtr: return std::erfc(-x * W(M_SQRT1_2l)) / 2;
+    case kMath_x_ndtr: return std::isinf(x) ? std::max(x, W(-0.0)) : x * (std::erfc(-x * W(M_SQRT1_2l)) / 2);
     default: return std::erfc(x);
   }
 }

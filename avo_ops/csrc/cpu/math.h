@@ -34,6 +34,7 @@ template <> struct ExpNumbers<float> {
   static constexpr float over = 89.0f, under = -104.0f; // exp overflows; exp < 2^-150 rounds to 0
   static constexpr float one_sided = 45.0f;             // exp(-x) is nothing beside 1
   static constexpr float square_under = 10.25f;         // exp(-z^2) < 2^-150
+  static constexpr float half_square_under = 14.5f;     // exp(-x^2 / 2) < 2^-150
   static constexpr uint32_t round_bits = 0x4b400000, bias = 127, split = 0xfffff000;
   static constexpr int mantissa = 23;
 };
@@ -43,7 +44,7 @@ template <> struct ExpNumbers<double> {
   static constexpr double ln2_low = 1.90821492927058770002e-10;
   static constexpr double over = 710.0, under = -746.0;
   static constexpr double one_sided = 45.0;
-  static constexpr double square_under = 27.5;
+  static constexpr double square_under = 27.5, half_square_under = 39.0;
   static constexpr uint64_t round_bits = 0x4338000000000000, bias = 1023, split = 0xfffffffff8000000;
   static constexpr int mantissa = 52;
 };
@@ -99,21 +100,37 @@ template <class R> AVO_INLINE R r_expm1(R x) {
   return x == R{} ? x : value; // keeps -0
 }
 
-// exp(-z^2), the square kept to twice the precision: what z * z rounds off is subtracted from the reduced
-// argument.
-template <class R> AVO_INLINE R r_exp_neg_sq(R z) {
-  using C = typename LaneOf<R>::type;
-  using K = ExpNumbers<C>;
-  z = r_min(splat(K::square_under), r_abs(z));
+// a * b - product, where product = a * b rounded: what the rounding lost.
+template <class R> AVO_INLINE R r_product_rest(R a, R b, R product) {
 #if AVO_HAS_FMA
-  const R high = z * z, low = r_fma(z, z, -high);
+  return r_fma(a, b, -product);
 #else
-  const R head = (R)((UintOf<R>)z & K::split); // half of the bits: head * head is exact
-  const R high = head * head, low = (z - head) * (z + head);
+  // Halves of the bits, whose products are exact.
+  const R a_head = (R)((UintOf<R>)a & ExpNumbers<typename LaneOf<R>::type>::split),
+          b_head = (R)((UintOf<R>)b & ExpNumbers<typename LaneOf<R>::type>::split);
+  const R a_tail = a - a_head, b_tail = b - b_head;
+  return ((a_head * b_head - product) + a_head * b_tail + a_tail * b_head) + a_tail * b_tail;
 #endif
-  const ExpParts<R> e = exp_parts(-high, low);
+}
+
+// exp(-factor z^2), 0 from `under` on; the square kept to twice the precision: what z * z rounds off is subtracted from
+// the reduced argument.
+template <class R> AVO_INLINE R r_exp_neg_sq(R z, typename LaneOf<R>::type factor, typename LaneOf<R>::type under) {
+  using C = typename LaneOf<R>::type;
+  z = r_min(splat(under), r_abs(z));
+  const R high = z * z, low = r_product_rest(z, z, high);
+  const ExpParts<R> e = exp_parts(splat(-factor) * high, splat(factor) * low);
   const Power<R> power = power_of_two<R>(e.t);
   return (splat(C(1)) + e.q) * power.first * power.second;
+}
+template <class R> AVO_INLINE R r_exp_neg_sq(R z) {
+  using C = typename LaneOf<R>::type;
+  return r_exp_neg_sq(z, C(1), ExpNumbers<C>::square_under);
+}
+// exp(-x^2 / 2), the density of the normal distribution but for its factor.
+template <class R> AVO_INLINE R r_exp_neg_half_sq(R x) {
+  using C = typename LaneOf<R>::type;
+  return r_exp_neg_sq(x, C(0.5), ExpNumbers<C>::half_square_under);
 }
 
 // 1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) on the negative side: no overflow, and full precision in the
@@ -174,6 +191,12 @@ AVO_INLINE RegF r_erfc(RegF z, RegF e) {
   const RegF one = splat(1.0f), k = one / r_fma(splat(AVO_ERFC_SCALE), r_abs(z), one);
   const RegF q = e * (k * horner(k, AVO_POLYNOMIAL_ERFC_F32));
   return z < RegF{} ? splat(2.0f) - q : q;
+}
+
+// Phi(-a) = e k P(k), k = 1 / (1 + s a), a >= 0, the tail of the normal distribution; e = exp(-a^2 / 2).
+AVO_INLINE RegF r_ndtr_tail(RegF a, RegF e) {
+  const RegF one = splat(1.0f), k = one / r_fma(splat(AVO_NDTR_SCALE), a, one);
+  return e * (k * horner(k, AVO_POLYNOMIAL_NDTR_F32));
 }
 
 AVO_INLINE RegF r_erf(RegF z) {
@@ -244,6 +267,7 @@ AVO_UNARY_BOTH(sign)
 AVO_UNARY_BOTH(exp)
 AVO_UNARY_BOTH(expm1)
 AVO_UNARY_BOTH(exp_neg_sq)
+AVO_UNARY_BOTH(exp_neg_half_sq)
 AVO_UNARY_BOTH(sigmoid)
 AVO_UNARY_BOTH(tanh)
 AVO_UNARY_BOTH(floor)
@@ -286,6 +310,46 @@ AVO_INLINE Vec<float> m_erfc(Vec<float> z, Vec<float> e) {
 AVO_INLINE float m_erfc(float z, float e) { return r_erfc(splat(z), splat(e))[0]; }
 AVO_INLINE Vec<double> m_erfc(Vec<double> z, Vec<double>) { return m_erfc_libm(z); }
 AVO_INLINE double m_erfc(double z, double) { return m_erfc_libm(z); }
+
+// Phi(x), given e = m_exp_neg_half_sq(x), from the tail Phi(-|x|); and x Phi(x) = max(x, 0) - |x| Phi(-|x|), which is
+// no more inexact than the tail. The bound keeps inf * 0 out, the -0 the sign of a zero.
+template <class R> AVO_INLINE R r_ndtr(R x, R tail) {
+  return x < R{} ? tail : splat(typename LaneOf<R>::type(1)) - tail;
+}
+template <class R> AVO_INLINE R r_x_ndtr(R x, R tail) {
+  using C = typename LaneOf<R>::type;
+  const R a = r_min(splat(C(1e18)), r_abs(x));
+  return r_fma(-a, tail, x >= R{} ? x : splat(C(-0.0)));
+}
+
+AVO_INLINE Vec<float> ndtr_tail(Vec<float> x, Vec<float> e) {
+  return each<float>([](auto u, auto v) AVO_LAMBDA { return r_ndtr_tail(r_abs(u), v); }, x, e);
+}
+// erfc(z) / 2; what rounding lost of z = |x| / sqrt(2) follows by the derivative, -e / sqrt(pi).
+AVO_INLINE Vec<double> ndtr_tail(Vec<double> x, Vec<double> e) {
+  const auto argument = [](auto u) AVO_LAMBDA { return r_min(splat(39.0), r_abs(u)) * splat(AVO_SQRT_HALF); };
+  const Vec<double> erfc = m_erfc_libm(each<double>(argument, x));
+  return each<double>(
+      [](auto u, auto v, auto w) AVO_LAMBDA {
+        const RegD a = r_min(splat(39.0), r_abs(u)), z = a * splat(AVO_SQRT_HALF);
+        const RegD lost = r_product_rest(a, splat(AVO_SQRT_HALF), z) + a * splat(AVO_SQRT_HALF_LOW);
+        return r_fma(v, splat(-AVO_SQRT_1_PI) * lost, splat(0.5) * w);
+      },
+      x, e, erfc);
+}
+AVO_INLINE float ndtr_tail(float x, float e) { return r_ndtr_tail(r_abs(splat(x)), splat(e))[0]; }
+AVO_INLINE double ndtr_tail(double x, double e) { return ndtr_tail(Vec<double>(x), Vec<double>(e)).r[0][0]; }
+
+#define AVO_NDTR(name, type)                                                                                           \
+  AVO_INLINE Vec<type> m_##name(Vec<type> x, Vec<type> e) {                                                            \
+    return each<type>([](auto u, auto tail) AVO_LAMBDA { return r_##name(u, tail); }, x, ndtr_tail(x, e));             \
+  }                                                                                                                    \
+  AVO_INLINE type m_##name(type x, type e) { return r_##name(splat(x), splat(ndtr_tail(x, e)))[0]; }
+AVO_NDTR(ndtr, float)
+AVO_NDTR(ndtr, double)
+AVO_NDTR(x_ndtr, float)
+AVO_NDTR(x_ndtr, double)
+#undef AVO_NDTR
 
 } // namespace
 } // namespace AVO_ISA_NAMESPACE

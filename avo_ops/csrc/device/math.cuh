@@ -4,9 +4,10 @@
 // rounding does not grow with |x|. Compile with --fmad=false: every fma is spelled. Bounds in ulp, as
 // tests/test_math.py measures them on the host twin, whose ex2, rcp and rsqrt are exactly rounded; in
 // brackets what the documented errors of the instructions (ex2 2 ulp, rcp 1 ulp, rsqrt 2 ulp) can add:
-//   exp 1.1 (+2)   exp_neg_sq 1.1 (+2)   sigmoid 3.3 (+3)   tanh 1.7 (+2)   rsqrt 1.1 (+0: refined)
-//   erfc 7 at 0, 3 in the tail (+5)   recip, sqrt, division: correctly rounded   others: CUDA's own (1 to 2)
-// Results of exp, exp_neg_sq, sigmoid and erfc below FLT_MIN are flushed to zero; else denormals are kept.
+//   exp, exp_neg_sq, exp_neg_half_sq 1.1 (+2)   sigmoid 3.3 (+3)   tanh 1.7 (+2)   rsqrt 1.1 (+0: refined)
+//   erfc 7 at 0, 3 in the tail (+5)   ndtr 6 (+5)   x_ndtr 6 (+5)
+//   recip, sqrt, division: correctly rounded   others: CUDA's own (1 to 2)
+// Results of exp and its kin, sigmoid, erfc and ndtr below FLT_MIN are flushed to zero; else denormals are kept.
 // Double functions are CUDA's own. With AVO_EMULATOR defined the same source compiles for the host.
 #pragma once
 
@@ -26,8 +27,8 @@ AVO_MATH float avo_flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copys
 AVO_MATH float avo_ex2(float x) { return avo_flush(float(std::exp2(double(avo_flush(x))))); }
 AVO_MATH float avo_rcp(float x) { return avo_flush(1.0f / avo_flush(x)); }
 AVO_MATH float avo_rsqrt(float x) { return float(1.0 / std::sqrt(double(x))); }
-AVO_MATH float avo_max_nan(float a, float b) { return a > b || a != a ? a : b; }
-AVO_MATH float avo_min_nan(float a, float b) { return a < b || a != a ? a : b; }
+AVO_MATH float avo_max_nan(float a, float b) { return a > b || a != a || (a == b && std::signbit(b)) ? a : b; }
+AVO_MATH float avo_min_nan(float a, float b) { return a < b || a != a || (a == b && std::signbit(a)) ? a : b; }
 #else
 // 2^x; denormal arguments and results are zero.
 AVO_MATH float avo_ex2(float x) {
@@ -66,8 +67,8 @@ AVO_MATH bool m_or(bool a, bool b) { return a || b; }
 AVO_MATH bool m_not(bool a) { return !a; }
 AVO_MATH float m_max(float a, float b) { return avo_max_nan(a, b); }
 AVO_MATH float m_min(float a, float b) { return avo_min_nan(a, b); }
-AVO_MATH double m_max(double a, double b) { return a > b || a != a ? a : b; }
-AVO_MATH double m_min(double a, double b) { return a < b || a != a ? a : b; }
+AVO_MATH double m_max(double a, double b) { return a >= b || a != a ? a : b; }
+AVO_MATH double m_min(double a, double b) { return a <= b || a != a ? a : b; }
 
 #define AVO_BOTH_TYPES(declare) declare(float) declare(double)
 #define AVO_SELECTION(T)                                                                                               \
@@ -133,15 +134,27 @@ AVO_MATH float m_exp(float x) {
   return fmaf(e, c, e);
 }
 
-// exp(-z^2): the same, with what z * z rounded off in c as well.
+// exp(-(s + rest)): the same; rest is what was rounded off s.
+AVO_MATH float avo_exp_neg(float s, float rest) {
+  const float lost = fmaf(s, AVO_LOG2E_LOW * AVO_LN2, rest);
+  const float b = s * AVO_LOG2E;
+  const float c = fmaf(fmaf(s, AVO_LOG2E, -b), -AVO_LN2, -lost);
+  const float e = avo_ex2(-b);
+  return fmaf(e, c, e);
+}
+
+// exp(-z^2).
 AVO_MATH float m_exp_neg_sq(float z) {
   z = avo_min_nan(fabsf(z), 10.25f); // exp(-10.25^2) < 2^-150
   const float square = z * z;
-  const float lost = fmaf(square, AVO_LOG2E_LOW * AVO_LN2, fmaf(z, z, -square));
-  const float b = square * AVO_LOG2E;
-  const float c = fmaf(fmaf(square, AVO_LOG2E, -b), -AVO_LN2, -lost);
-  const float e = avo_ex2(-b);
-  return fmaf(e, c, e);
+  return avo_exp_neg(square, fmaf(z, z, -square));
+}
+
+// exp(-x^2 / 2), the density of the normal distribution but for its factor.
+AVO_MATH float m_exp_neg_half_sq(float x) {
+  x = avo_min_nan(fabsf(x), 14.5f);
+  const float square = x * x;
+  return avo_exp_neg(0.5f * square, 0.5f * fmaf(x, x, -square));
 }
 
 // 1 / (1 + exp(-x)).
@@ -175,16 +188,21 @@ AVO_MATH float m_erfc(float z, float e) {
 // ---- for 16-bit results, float ------------------------------------------------------------------
 
 // Kernels whose results are rounded to 16 bits say m_exp<A> with A = Coarse: no correction of the argument's rounding.
-// The relative error is at most |x| 2^-24 + 2^-22 (exp; z^2 in place of x for exp_neg_sq), 2^-21 + the fit's for the
-// rest: below 6e-6 wherever the result is not negligible, 0.01 ulp of a float16.
+// The relative error is at most |x| 2^-23 + 2^-22 (exp; z^2 in place of x for exp_neg_sq), 2^-21 + the fit's for the
+// rest: below 4e-6 where a float16 does not vanish, which is less than 0.01 of its ulp. A = Rough allows 3.6e-5, as much
+// of a bfloat16.
 struct Fine {};
 struct Coarse {};
+struct Rough {};
 
-template <class A> struct AvoIsCoarse {
+template <class A, class B> struct AvoSame {
   static constexpr bool value = false;
 };
-template <> struct AvoIsCoarse<Coarse> {
+template <class A> struct AvoSame<A, A> {
   static constexpr bool value = true;
+};
+template <class A> struct AvoIsCoarse {
+  static constexpr bool value = !AvoSame<A, Fine>::value;
 };
 
 template <class A> AVO_MATH float m_exp(float x) {
@@ -194,6 +212,10 @@ template <class A> AVO_MATH float m_exp(float x) {
 template <class A> AVO_MATH float m_exp_neg_sq(float z) {
   if constexpr (AvoIsCoarse<A>::value) return avo_ex2(z * z * -AVO_LOG2E);
   return m_exp_neg_sq(z);
+}
+template <class A> AVO_MATH float m_exp_neg_half_sq(float x) {
+  if constexpr (AvoIsCoarse<A>::value) return avo_ex2(x * x * (-0.5f * AVO_LOG2E));
+  return m_exp_neg_half_sq(x);
 }
 template <class A> AVO_MATH float m_sigmoid(float x) {
   if constexpr (AvoIsCoarse<A>::value) return avo_rcp(1.0f + avo_ex2(x * -AVO_LOG2E));
@@ -208,6 +230,30 @@ template <class A> AVO_MATH float m_erfc(float z, float e) {
   return m_erfc(z, e);
 }
 
+// Phi(-a) = e k P(k), k = 1 / (1 + s a), a >= 0, the tail of the normal distribution; e = m_exp_neg_half_sq(a).
+template <class A> AVO_MATH float avo_ndtr_tail(float a, float e) {
+  if constexpr (AvoSame<A, Rough>::value) {
+    const float k = avo_rcp(fmaf(AVO_NDTR_SCALE_ROUGH, a, 1.0f));
+    return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_BF16));
+  }
+  const float k = avo_rcp(fmaf(AVO_NDTR_SCALE, a, 1.0f));
+  if constexpr (AvoIsCoarse<A>::value) return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_F16));
+  return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_F32));
+}
+// Phi(x).
+template <class A> AVO_MATH float m_ndtr(float x, float e) {
+  const float tail = avo_ndtr_tail<A>(fabsf(x), e);
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|): no more than the tail is inexact. The bound keeps inf * 0 out, the -0 the sign
+// of a zero.
+template <class A> AVO_MATH float m_x_ndtr(float x, float e) {
+  const float a = avo_min_nan(fabsf(x), 1e18f);
+  return fmaf(-a, avo_ndtr_tail<A>(a, e), avo_max_nan(x, -0.0f));
+}
+AVO_MATH float m_ndtr(float x, float e) { return m_ndtr<Fine>(x, e); }
+AVO_MATH float m_x_ndtr(float x, float e) { return m_x_ndtr<Fine>(x, e); }
+
 // ---- and double ---------------------------------------------------------------------------------
 
 AVO_MATH double m_exp(double x) { return exp(x); }
@@ -216,6 +262,11 @@ AVO_MATH double m_exp_neg_sq(double z) {
   const double square = z * z, e = exp(-square);
   return fma(-e, fma(z, z, -square), e);
 }
+AVO_MATH double m_exp_neg_half_sq(double x) {
+  x = fabs(x) > 39.0 ? 39.0 : x;
+  const double square = x * x, e = exp(-0.5 * square);
+  return fma(-0.5 * e, fma(x, x, -square), e);
+}
 AVO_MATH double m_sigmoid(double x) {
   const double e = exp(-fabs(x)), upper = 1.0 / (1.0 + e);
   return x < 0.0 ? e * upper : upper;
@@ -223,8 +274,25 @@ AVO_MATH double m_sigmoid(double x) {
 AVO_MATH double m_tanh(double x) { return tanh(x); }
 AVO_MATH double m_rsqrt(double x) { return 1.0 / sqrt(x); }
 AVO_MATH double m_erfc(double z, double) { return erfc(z); }
+// Phi(-a) = erfc(z) / 2; what rounding lost of z = a / sqrt(2) follows by the derivative, -e / sqrt(pi).
+AVO_MATH double avo_ndtr_tail(double a, double e) {
+  a = a > 39.0 ? 39.0 : a;
+  const double z = a * AVO_SQRT_HALF, lost = fma(a, AVO_SQRT_HALF_LOW, fma(a, AVO_SQRT_HALF, -z));
+  return fma(e, -AVO_SQRT_1_PI * lost, 0.5 * erfc(z));
+}
+AVO_MATH double m_ndtr(double x, double e) {
+  const double tail = avo_ndtr_tail(fabs(x), e);
+  return x < 0.0 ? tail : 1.0 - tail;
+}
+AVO_MATH double m_x_ndtr(double x, double e) {
+  const double a = fabs(x) > 1e150 ? 1e150 : fabs(x);
+  return fma(-a, avo_ndtr_tail(a, e), m_max(x, -0.0));
+}
 
 template <class A> AVO_MATH double m_exp(double x) { return m_exp(x); }
 template <class A> AVO_MATH double m_exp_neg_sq(double z) { return m_exp_neg_sq(z); }
+template <class A> AVO_MATH double m_exp_neg_half_sq(double x) { return m_exp_neg_half_sq(x); }
 template <class A> AVO_MATH double m_sigmoid(double x) { return m_sigmoid(x); }
 template <class A> AVO_MATH double m_erfc(double z, double e) { return m_erfc(z, e); }
+template <class A> AVO_MATH double m_ndtr(double x, double e) { return m_ndtr(x, e); }
+template <class A> AVO_MATH double m_x_ndtr(double x, double e) { return m_x_ndtr(x, e); }

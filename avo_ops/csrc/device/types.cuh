@@ -40,7 +40,7 @@ template <> struct Accuracy<f16> {
   using type = Coarse;
 };
 template <> struct Accuracy<bf16> {
-  using type = Coarse;
+  using type = Rough;
 };
 template <class X> using accuracy_t = typename Accuracy<X>::type;
 

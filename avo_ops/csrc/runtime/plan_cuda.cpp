@@ -19,6 +19,14 @@ template <class F> void for_each(Plan &plan, Span span, F f) {
     if (plan.exists(k) && plan.operands[k].span == span) f(plan.operands[k]);
 }
 
+bool has_kernels(const Plan &plan, Dtype x, Dtype w) {
+  const auto &alternatives = plan.chosen->cuda;
+  return std::any_of(alternatives.begin(), alternatives.end(), [&](const Alternative &one) {
+    return std::none_of(one.steps.begin(), one.steps.end(),
+                        [&](const Step &step) { return step.uses[index_of(x)][index_of(w)].empty(); });
+  });
+}
+
 // X: what the MN arguments promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
 // else float32. Without N arguments the N results decide.
 void choose_dtypes(Plan &plan) {
@@ -39,7 +47,7 @@ void choose_dtypes(Plan &plan) {
   take(0, arguments);
   if (w == Dtype::None) take(arguments, count);
   if (w == Dtype::None) w = x;
-  if (mixed || w != x) w = x == Dtype::F64 ? Dtype::F64 : Dtype::F32;
+  if (mixed || w != x || !has_kernels(plan, x, w)) w = x == Dtype::F64 ? Dtype::F64 : Dtype::F32;
   plan.x = x;
   plan.w = w;
 }
