@@ -414,6 +414,8 @@ class _RowKernel:
                 self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin")
             )
             out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
+        if self.sums:
+            out.append("  let_next_kernel_begin();")
         if not self.looped:
             for n in self.column_loads:
                 held = self._held(n)
@@ -697,6 +699,7 @@ def _finish_text(
         f"AVO_INLINE void {name}({_wrap(declared, 4)}) {{",
         "  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;",
         "  const bool exists = column < N;",
+        "  wait_for_previous_kernel();",
     ]
     count = len(sums)
     if plain:

@@ -358,6 +358,19 @@ def contract(b: Builder, graph: Graph) -> Graph:
     count = uses(graph.results.values())
 
     def change(node: Node, args: tuple[Node, ...]) -> Node | None:
+        if node.op == "mul":
+            for i in (0, 1):
+                # (a - r) * k where r is what rounding left of the mean of a, a centred row: r * k is as small.
+                difference, k = args[i], args[1 - i]
+                if k.span & Span.COLS or count[node.args[i].index] != 1 or not _is_centred(difference):
+                    continue
+                a, r = difference.args
+                if _is_centred(a):
+                    b.source, b.name = node.source, None
+                    rest = b.make("neg", b.make("mul", r, k))
+                    b.name = node.name
+                    return b.make("fma", a, k, rest)
+            return None
         if node.op not in ("add", "sub"):
             return None
         for i in (1, 0):

@@ -44,6 +44,7 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
     const C residue = sum_centred / C(N);
     const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t3 = -(residue * rstd);
     store_stat<C>(a, 4, row, rstd);
     store_stat<C>(a, 5, row, mean);
     store_stat<C>(a, 6, row, residue);
@@ -52,7 +53,7 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
+      const V y = m_fma(centred, V(rstd), V(t3));
       part.store(y_row + c, y);
       part.store(residual_out_row + c, residual_out);
     });
@@ -99,17 +100,19 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
     const C residue = sum_centred / C(N);
     const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t3 = -(residue * rstd);
     store_stat<C>(a, 5, row, rstd);
     store_stat<C>(a, 6, row, mean);
     store_stat<C>(a, 7, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V bias = part.load(bias_row + c);
       const V x = part.load(x_row + c);
       const V residual = part.load(residual_row + c);
-      const V bias = part.load(bias_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      const V y = m_fma(V(rstd), centred - V(residue), bias);
-      part.store(y_row + c, y);
+      const V y = m_fma(centred, V(rstd), V(t3));
+      const V y_ = bias + y;
+      part.store(y_row + c, y_);
       part.store(residual_out_row + c, residual_out);
     });
     close_row<C>(a, 3, row, 0, N, y_row);
@@ -155,6 +158,7 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
     const C residue = sum_centred / C(N);
     const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t3 = -(residue * rstd);
     store_stat<C>(a, 5, row, rstd);
     store_stat<C>(a, 6, row, mean);
     store_stat<C>(a, 7, row, residue);
@@ -164,7 +168,7 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
       const V residual = part.load(residual_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
+      const V y = m_fma(centred, V(rstd), V(t3));
       const V y_ = weight * y;
       part.store(y_row + c, y_);
       part.store(residual_out_row + c, residual_out);
@@ -213,6 +217,7 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
     const C residue = sum_centred / C(N);
     const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t3 = -(residue * rstd);
     store_stat<C>(a, 6, row, rstd);
     store_stat<C>(a, 7, row, mean);
     store_stat<C>(a, 8, row, residue);
@@ -223,7 +228,7 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
       const V bias = part.load(bias_row + c);
       const V residual_out = x + residual;
       const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
+      const V y = m_fma(centred, V(rstd), V(t3));
       const V y_ = m_fma(weight, y, bias);
       part.store(y_row + c, y_);
       part.store(residual_out_row + c, residual_out);

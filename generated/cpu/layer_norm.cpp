@@ -38,13 +38,14 @@ AVO_KERNEL void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     store_stat<C>(a, 2, row, rstd);
     store_stat<C>(a, 3, row, mean);
     store_stat<C>(a, 4, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
+      const V y = m_fma(centred, V(rstd), V(t2));
       part.store(y_row + c, y);
     });
     close_row<C>(a, 1, row, 0, N, y_row);
@@ -83,15 +84,17 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     store_stat<C>(a, 3, row, rstd);
     store_stat<C>(a, 4, row, mean);
     store_stat<C>(a, 5, row, residue);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
       const V bias = part.load(bias_row + c);
+      const V x = part.load(x_row + c);
       const V centred = x - V(mean);
-      const V y = m_fma(V(rstd), centred - V(residue), bias);
-      part.store(y_row + c, y);
+      const V y = m_fma(centred, V(rstd), V(t2));
+      const V y_ = bias + y;
+      part.store(y_row + c, y_);
     });
     close_row<C>(a, 2, row, 0, N, y_row);
   }
@@ -129,6 +132,7 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     store_stat<C>(a, 3, row, rstd);
     store_stat<C>(a, 4, row, mean);
     store_stat<C>(a, 5, row, residue);
@@ -136,7 +140,7 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
       const V weight = part.load(weight_row + c);
       const V x = part.load(x_row + c);
       const V centred = x - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
+      const V y = m_fma(centred, V(rstd), V(t2));
       const V y_ = weight * y;
       part.store(y_row + c, y_);
     });
@@ -177,6 +181,7 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     store_stat<C>(a, 4, row, rstd);
     store_stat<C>(a, 5, row, mean);
     store_stat<C>(a, 6, row, residue);
@@ -185,7 +190,7 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
       const V x = part.load(x_row + c);
       const V bias = part.load(bias_row + c);
       const V centred = x - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
+      const V y = m_fma(centred, V(rstd), V(t2));
       const V y_ = m_fma(weight, y, bias);
       part.store(y_row + c, y_);
     });

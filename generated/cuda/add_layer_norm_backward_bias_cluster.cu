@@ -20,6 +20,7 @@ AVO_INLINE void add_layer_norm_backward_bias_cluster(
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
+  let_next_kernel_begin();
   C sum_grad_bias[P][V] = {};
   if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
   const int64_t step = int64_t(gridDim.x / kBlocks) * R;

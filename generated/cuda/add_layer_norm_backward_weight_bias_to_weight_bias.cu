@@ -18,6 +18,7 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_y_ptr, grad_y_stride) && starts_at_chunk(residual_out_ptr, residual_out_stride);
   const auto body = [&](const auto& tile) {
+    let_next_kernel_begin();
     C sum_grad_weight[P][V] = {};
     C sum_grad_bias[P][V] = {};
     const int64_t step = int64_t(gridDim.y) * R;

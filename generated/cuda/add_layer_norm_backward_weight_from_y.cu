@@ -19,6 +19,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y(
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
+  let_next_kernel_begin();
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};

@@ -74,6 +74,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
     const C residue = sum_centred / C(N);
     const C variance = t2 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t3 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
@@ -88,7 +89,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(
       for (int j = 0; j < V; ++j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = m_round_to<X>(residual_out) - mean;
-        const C y = rstd * (centred - residue);
+        const C y = m_fma(centred, rstd, t3);
         const C y_ = m_fma(weight_vec[kAhead ? p : 0][j], y, bias_vec[kAhead ? p : 0][j]);
         y_out[j] = y_;
         residual_out_out[j] = residual_out;

@@ -11,6 +11,7 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias_finish(
     const C* __restrict__ partials, int groups, int64_t N, W* __restrict__ grad_bias_ptr) {
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;
   const bool exists = column < N;
+  wait_for_previous_kernel();
   W* const out = grad_bias_ptr;
   if (!out) return;
   const C total = finish_column<kBlock>(partials + blockIdx.y * N, groups, 1 * N, column, exists);

@@ -18,6 +18,7 @@ AVO_INLINE void bias_gelu_backward_to_bias(
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride);
   const auto body = [&](const auto& tile) {
+    let_next_kernel_begin();
     Vec<W, V> bias_vec[P];
     tile.load_columns(bias_vec, bias_ptr);
     C sum_grad_bias[P][V] = {};

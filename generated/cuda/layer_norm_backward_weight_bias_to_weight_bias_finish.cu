@@ -11,6 +11,7 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias_finish(
     W* __restrict__ grad_bias_ptr) {
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;
   const bool exists = column < N;
+  wait_for_previous_kernel();
   W* const out = blockIdx.y == 0 ? grad_weight_ptr : grad_bias_ptr;
   if (!out) return;
   const C total = finish_column<kBlock>(partials + blockIdx.y * N, groups, 2 * N, column, exists);

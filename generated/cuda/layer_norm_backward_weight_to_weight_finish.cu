@@ -10,6 +10,7 @@ AVO_INLINE void layer_norm_backward_weight_to_weight_finish(
     const C* __restrict__ partials, int groups, int64_t N, W* __restrict__ grad_weight_ptr) {
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;
   const bool exists = column < N;
+  wait_for_previous_kernel();
   W* const out = grad_weight_ptr;
   if (!out) return;
   const C total = finish_column<kBlock>(partials + blockIdx.y * N, groups, 1 * N, column, exists);

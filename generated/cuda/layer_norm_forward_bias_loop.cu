@@ -55,6 +55,7 @@ AVO_INLINE void layer_norm_forward_bias_loop(
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
@@ -72,8 +73,9 @@ AVO_INLINE void layer_norm_forward_bias_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = m_fma(rstd, centred - residue, bias_vec[p][j]);
-        y_out[j] = y;
+        const C y = m_fma(centred, rstd, t2);
+        const C y_ = bias_vec[p][j] + y;
+        y_out[j] = y_;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -55,6 +55,7 @@ AVO_INLINE void layer_norm_forward_loop(
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
@@ -70,7 +71,7 @@ AVO_INLINE void layer_norm_forward_loop(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = rstd * (centred - residue);
+        const C y = m_fma(centred, rstd, t2);
         y_out[j] = y;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

@@ -62,6 +62,7 @@ AVO_INLINE void layer_norm_forward_weight(
     const C residue = sum_centred / C(N);
     const C variance = t1 / C(N) - residue * residue;
     const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
@@ -73,7 +74,7 @@ AVO_INLINE void layer_norm_forward_weight(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = rstd * (centred - residue);
+        const C y = m_fma(centred, rstd, t2);
         const C y_ = weight_vec[kAhead ? p : 0][j] * y;
         y_out[j] = y_;
       }

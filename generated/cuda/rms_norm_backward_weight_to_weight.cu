@@ -16,6 +16,7 @@ AVO_INLINE void rms_norm_backward_weight_to_weight(
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride);
   const auto body = [&](const auto& tile) {
+    let_next_kernel_begin();
     C sum_grad_weight[P][V] = {};
     const int64_t step = int64_t(gridDim.y) * R;
     const int64_t first = int64_t(blockIdx.y) * R;

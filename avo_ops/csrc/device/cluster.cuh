@@ -44,7 +44,7 @@ template <class C> AVO_INLINE void store_in_cluster(C *own, int, C value) { *own
 // The number of this thread among the T threads of its row.
 template <int T, int kBlock> AVO_INLINE int thread_of_row() {
   if constexpr (kBlocksOfRow<T, kBlock> > 1) return cluster_rank() * kBlock + int(threadIdx.x);
-  return int(threadIdx.x) % T;
+  return T == kBlock ? int(threadIdx.x) : int(threadIdx.x % T);
 }
 
 } // namespace avo

@@ -5,6 +5,16 @@
 
 namespace avo {
 
+// The kernel that adds the partial rows may be launched while the one that writes them runs (programmatic dependent
+// launch, sm_90 and later); it waits until that has ended.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+AVO_INLINE void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+AVO_INLINE void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+AVO_INLINE void let_next_kernel_begin() {}
+AVO_INLINE void wait_for_previous_kernel() {}
+#endif
+
 // Add up the accumulators of the block's rows in ascending order and write them to `partial` (the tile's columns of one
 // row). `shared` holds T * P * V values; it is not used where the block has one row.
 template <int kRows, int T, int P, int V, int kN, class Index, class C>

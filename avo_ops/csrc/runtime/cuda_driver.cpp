@@ -24,6 +24,7 @@ bool bind(Driver &driver) {
   take(driver.cuCtxSetCurrent, "cuCtxSetCurrent");
   take(driver.cuLibraryLoadData, "cuLibraryLoadData");
   take(driver.cuLibraryGetKernel, "cuLibraryGetKernel");
+  take(driver.cuKernelGetAttribute, "cuKernelGetAttribute");
   take(driver.cuKernelSetAttribute, "cuKernelSetAttribute");
   take(driver.cuLaunchKernelEx, "cuLaunchKernelEx");
   take(driver.cuGetErrorString, "cuGetErrorString");

@@ -15,7 +15,7 @@ using Library = struct LibraryOpaque *;
 using Kernel = struct KernelOpaque *; // CUkernel, which a launch takes in place of a CUfunction
 
 enum DeviceAttribute : int { kMultiprocessorCount = 16, kCapabilityMajor = 75, kCapabilityMinor = 76 };
-enum FunctionAttribute : int { kMaxDynamicSharedSize = 8, kNonPortableClusterSize = 14 };
+enum FunctionAttribute : int { kPtxVersion = 5, kMaxDynamicSharedSize = 8, kNonPortableClusterSize = 14 };
 
 struct LaunchAttribute { // CUlaunchAttribute
   int id;
@@ -25,9 +25,11 @@ struct LaunchAttribute { // CUlaunchAttribute
     struct {
       unsigned x, y, z;
     } cluster;
+    int overlap;
   } value;
 };
-inline constexpr int kClusterDimension = 4;
+// A kernel with kProgrammaticSerialization may begin before the one before it in the stream has ended.
+inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
 
 struct LaunchConfig { // CUlaunchConfig
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -49,6 +51,7 @@ struct Driver {
   Result (*cuCtxSetCurrent)(Context);
   Result (*cuLibraryLoadData)(Library *, const void *, int *, void **, unsigned, int *, void **, unsigned);
   Result (*cuLibraryGetKernel)(Kernel *, Library, const char *);
+  Result (*cuKernelGetAttribute)(int *, FunctionAttribute, Kernel, Device);
   Result (*cuKernelSetAttribute)(FunctionAttribute, int, Kernel, Device);
   Result (*cuLaunchKernelEx)(const LaunchConfig *, Kernel, void **, void **);
   Result (*cuGetErrorString)(Result, const char **);

@@ -121,6 +121,14 @@ cuda::Library find_library(const std::string &family, int arch) {
   return nullptr;
 }
 
+// Whether the kernel has the instruction by which a finish kernel waits for the one before it: compiled for sm_90 or
+// later. What was translated from the PTX of an older arch has none.
+bool has_wait(cuda::Kernel kernel, int device) {
+  int version = 0;
+  return !cuda::driver()->cuKernelGetAttribute(&version, cuda::kPtxVersion, kernel, kernels().devices[device].handle) &&
+         version >= 90;
+}
+
 cuda::Kernel load_kernel(const Family &family, const Variant &variant, int arch) {
   cuda::Library library = find_library(family.name, arch);
   if (!library) return nullptr;
@@ -191,10 +199,17 @@ cuda::Kernel cuda_kernel(const Family &family, const Variant &variant, const Tar
   if (!kernel) {
     kernel = load_kernel(family, variant, target.arch);
     if (!kernel) return nullptr;
+    if (family.kind == FamilyClass::Finish)
+      variant.waits[slot].store(has_wait(static_cast<cuda::Kernel>(kernel), target.device), std::memory_order_relaxed);
     variant.kernel[slot].store(kernel, std::memory_order_release);
   }
   prepare(static_cast<cuda::Kernel>(kernel), variant, target.device);
   return static_cast<cuda::Kernel>(kernel);
+}
+
+bool may_overlap(const Variant &variant, const Target &target) {
+  int slot = arch_slot(target.arch);
+  return slot >= 0 && variant.waits[slot].load(std::memory_order_relaxed);
 }
 
 bool current_stream(int device, cuda::Stream *stream) {

@@ -25,6 +25,9 @@ Target cuda_target(int device);
 // after one warning for the family, when it cannot be had.
 cuda::Kernel cuda_kernel(const Family &family, const Variant &variant, const Target &target);
 
+// Whether the kernel, which has been loaded, may be launched before the one before it has ended.
+bool may_overlap(const Variant &variant, const Target &target);
+
 // torch's current stream of the device; false when this torch has no CUDA.
 bool current_stream(int device, cuda::Stream *stream);
 

@@ -35,12 +35,21 @@ void ensure_context(const cuda::Driver &driver, int device) {
   if (error) fail("cuda:", device, ": no context: ", cuda::error_text(error));
 }
 
-void launch(const Op &op, const StepPlan &step, cuda::Kernel kernel, cuda::Stream stream, void **params) {
+void launch(const Op &op, const StepPlan &step, cuda::Kernel kernel, cuda::Stream stream, bool overlap,
+            void **params) {
   const Variant &variant = *step.use->variant;
-  cuda::LaunchAttribute cluster{};
-  cluster.id = cuda::kClusterDimension;
-  cluster.value.cluster = {static_cast<unsigned>(variant.cluster), 1, 1};
   cuda::LaunchConfig config{};
+  cuda::LaunchAttribute attributes[2]{};
+  if (variant.cluster > 1) {
+    cuda::LaunchAttribute &cluster = attributes[config.attribute_count++];
+    cluster.id = cuda::kClusterDimension;
+    cluster.value.cluster = {static_cast<unsigned>(variant.cluster), 1, 1};
+  }
+  if (overlap) {
+    cuda::LaunchAttribute &early = attributes[config.attribute_count++];
+    early.id = cuda::kProgrammaticSerialization;
+    early.value.overlap = 1;
+  }
   config.grid_x = step.grid[0];
   config.grid_y = step.grid[1];
   config.grid_z = step.grid[2];
@@ -48,8 +57,7 @@ void launch(const Op &op, const StepPlan &step, cuda::Kernel kernel, cuda::Strea
   config.block_y = config.block_z = 1;
   config.shared_bytes = static_cast<unsigned>(variant.smem);
   config.stream = stream;
-  config.attributes = &cluster;
-  config.attribute_count = variant.cluster > 1;
+  config.attributes = attributes;
   if (cuda::Result error = cuda::driver()->cuLaunchKernelEx(&config, kernel, params, nullptr))
     fail(op.name, ": launch of ", variant.symbol, " failed: ", cuda::error_text(error));
   step.use->calls.fetch_add(1, std::memory_order_relaxed);
@@ -94,7 +102,7 @@ bool run_cuda(const Plan &plan, const Arguments &args, const StackArguments &inp
     const StepPlan &step = plan.steps[s];
     LaunchParams params;
     fill_params(plan, step, args, data, step.workspace >= 0 ? workspaces[step.workspace].data() : nullptr, params);
-    launch(op, step, functions[s], stream, params.pointers);
+    launch(op, step, functions[s], stream, s > 0 && may_overlap(*step.use->variant, plan.target), params.pointers);
   }
   for (int k = arguments; k < count; ++k)
     if (temporaries[k]) returns[k - arguments].copy_from(temporaries[k].get());
