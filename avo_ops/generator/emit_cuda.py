@@ -144,7 +144,7 @@ class Emitter:
         for x, w in self.pairs if features.column_loads else [(d, None) for d in DTYPES]:
             item = ITEM_SIZE[x]
             if kind == "flat":
-                ladder: tuple[Tile, ...] = (schedule.flat_tile(),)
+                ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
             elif kind == "pointwise":
                 ladder = schedule.pointwise_ladder(features, item)
             elif kind == "column":
