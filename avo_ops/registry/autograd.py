@@ -89,6 +89,11 @@ def _broadcast(args: tuple[Any, ...], elements: Sequence[int]) -> tuple[Any, ...
     return tuple([a.expand(shape) if i in places else a for i, a in enumerate(args)])
 
 
+def node_name(operator: Operator) -> str:
+    """What ``grad_fn`` of a result is called, without the "Backward" behind it."""
+    return f"Avo_{operator.name}"
+
+
 def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[..., Any]:
     """``apply`` of the public op: its backward is the backward op, which is itself differentiable."""
     op, backward_op = operator.public, operator.backward
@@ -96,7 +101,7 @@ def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[
     results, width = len(op.returns), len(backward_op.returns)
     single = len(operator.forward.returns) == 1
     kept = len(operator.saved)
-    extra, recompute = _statistics(operator)
+    extra, recompute = statistics_again(operator)
     # Positions in the arguments, and behind them the returns of the forward op.
     count = len(op.arguments)
     take_saved = _picker([*(i if kind == "arg" else count + i for kind, i in operator.saved), *extra])
@@ -140,11 +145,11 @@ def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[
             pairs = zip(gradients, needs, strict=True)
             return tuple([found[place] if need and place is not None else None for place, need in pairs])
 
-    Function.__name__ = Function.__qualname__ = f"Avo_{operator.name}"
+    Function.__name__ = Function.__qualname__ = node_name(operator)
     return _bare_apply(Function)
 
 
-def _statistics(operator: Operator) -> tuple[tuple[int, ...], Callable[..., list[Any]] | None]:
+def statistics_again(operator: Operator) -> tuple[tuple[int, ...], Callable[..., list[Any]] | None]:
     """How to make the saved statistics anew: arguments to save besides, and a function of what is saved."""
     op = operator.forward
     results = len(operator.public.returns)
