@@ -33,13 +33,17 @@ def file_name(torch_version: str = torch.__version__) -> str:
     return f"avo_torch-{torch_version}-cp{sys.version_info.major}{sys.version_info.minor}.so"
 
 
+def path() -> Path:
+    """Where the accelerator for the running torch and Python is, if it was built."""
+    return _FOLDER / file_name()
+
+
 @lru_cache(maxsize=1)
 def _module() -> Any:
     """The loaded accelerator; None if there is none for this torch and Python, or if it is switched off."""
-    path = _FOLDER / file_name()
-    if os.environ.get("AVO_OPS_ACCELERATOR") == "0" or not path.is_file():
+    if os.environ.get("AVO_OPS_ACCELERATOR") == "0" or not path().is_file():
         return None
-    loader = ExtensionFileLoader("avo_torch", str(path))
+    loader = ExtensionFileLoader("avo_torch", str(path()))
     spec = spec_from_loader("avo_torch", loader)
     assert spec is not None
     try:
@@ -77,7 +81,7 @@ def register_autograd(
         if op is operator.public and operator.backward is not None:
             extra, recompute = statistics_again(operator)
             rule.differentiate(
-                f"{node_name(operator)}Backward",
+                node_name(operator),
                 operations[operator.forward.name],
                 operations[operator.backward.name],
                 [(kind == "return", i) for kind, i in operator.saved] + [(False, i) for i in extra],

@@ -18,6 +18,32 @@ using torch::autograd::variable_list;
 
 c10::IValue value_of(at::Tensor tensor) { return tensor.defined() ? c10::IValue(std::move(tensor)) : c10::IValue(); }
 
+// The gradients of the tensor arguments, of which some are needed.
+variable_list differentiate(const Rule &rule, variable_list gradients, Tensors saved, const Values &plain,
+                            const std::vector<bool> &needed) {
+  bool differentiable = c10::GradMode::is_enabled();
+  // This backward will be differentiated: the statistics must depend on what they were made of.
+  if (differentiable && rule.recompute) saved = rule.recompute(saved, plain);
+  Values values;
+  values.reserve(rule.backward->arguments());
+  for (at::Tensor &gradient : gradients) values.push_back(value_of(std::move(gradient)));
+  for (size_t i = 0; i < rule.kept; ++i) values.push_back(value_of(std::move(saved[i])));
+  values.insert(values.end(), plain.begin(), plain.end());
+  c10::List<bool> mask;
+  mask.resize(rule.backward->returns, false);
+  for (size_t i = 0; i < needed.size(); ++i)
+    if (needed[i]) mask.set(static_cast<size_t>(rule.gradients[i]), true);
+  values.emplace_back(std::move(mask));
+
+  at::Tensor made[kMaxReturns];
+  if (differentiable || definition_wanted()) call_by_dispatcher(*rule.backward, values.data(), made);
+  else call_below_autograd(*rule.backward, values.data(), made);
+  variable_list found(needed.size());
+  for (size_t i = 0; i < needed.size(); ++i)
+    if (needed[i]) found[i] = made[rule.gradients[i]]; // the engine casts it to the dtype of its tensor
+  return found;
+}
+
 class Backward final : public torch::autograd::Node {
 public:
   Backward(std::shared_ptr<const Rule> rule, torch::autograd::edge_list &&edges)
@@ -39,7 +65,7 @@ public:
 
   variable_list apply(variable_list &&gradients) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    return differentiate(std::move(gradients));
+    return differentiate(*rule_, materialized(std::move(gradients)), unpacked(), plain_, needed());
   }
 
   std::string name() const override { return rule_->name; }
@@ -49,6 +75,8 @@ public:
     for (SavedVariable &one : saved_) one.reset_data();
   }
 
+  // ---- compiled autograd: what tells this node from others, and its backward as a function of plain values ----
+
   void compiled_args(torch::autograd::CompiledNodeArgs &args) const override {
     args.collect(rule_->name);
     for (size_t i = 0; i < saved_.size(); ++i) args.collect(saved_[i], is_output(rule_->saved[i]));
@@ -56,9 +84,31 @@ public:
   }
 
   variable_list apply_with_saved(const variable_list &gradients, torch::autograd::SwapSavedVariables &swap) override {
+    namespace dynamo = torch::dynamo::autograd;
     for (SavedVariable &one : saved_) swap.before(one);
     for (c10::IValue &value : plain_) swap.before(value);
-    variable_list found = differentiate(variable_list(gradients));
+
+    dynamo::PackedArgs packed;
+    packed.pack(needed());
+    packed.pack(unpacked());
+    for (const c10::IValue &value : plain_) packed.pack(value);
+    std::vector<c10::TypePtr> types;
+    for (const c10::IValue &value : packed.vec())
+      types.push_back(value.isTensor() ? c10::TypePtr(c10::TensorType::get()) : value.type());
+    auto function = [rule = rule_](const variable_list &inputs, const Values &args) {
+      dynamo::PackedArgs packed(args);
+      auto needed = packed.unpack<std::vector<bool>>();
+      auto saved = packed.unpack<Tensors>();
+      Values plain;
+      for (size_t i = 0; i < rule->plain.size(); ++i) plain.push_back(packed.unpack<c10::IValue>());
+      return differentiate(*rule, inputs, std::move(saved), plain, needed);
+    };
+    auto metadata = dynamo::IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
+        dynamo::get_input_metadata(next_edges()));
+    const auto &python = dynamo::getPyCompilerInterface();
+    std::string bound = python->bind_function(swap.get_py_compiler(), name(), function, types, true, true);
+    variable_list found = python->call_function(swap.get_py_compiler(), "apply_functional", bound,
+                                                materialized(variable_list(gradients)), packed.vec(), metadata);
     for (SavedVariable &one : saved_) swap.after(one);
     for (c10::IValue &value : plain_) swap.after(value);
     return found;
@@ -69,40 +119,24 @@ private:
     return one.result && one.index < static_cast<int>(rule_->op->returns);
   }
 
-  variable_list differentiate(variable_list &&gradients) {
-    const Rule &rule = *rule_;
-    bool differentiable = c10::GradMode::is_enabled();
+  // Of several results, one without a gradient is None to the backward op.
+  variable_list materialized(variable_list &&gradients) const {
+    if (gradients.size() == 1 && !gradients[0].defined()) gradients[0] = input_metadata(0).zeros_like();
+    return std::move(gradients);
+  }
+
+  Tensors unpacked() {
     Tensors saved;
     saved.reserve(saved_.size());
     for (const SavedVariable &one : saved_) saved.push_back(one.unpack(getptr()));
-    // This backward will be differentiated: the statistics must depend on what they were made of.
-    if (differentiable && rule.recompute) saved = rule.recompute(saved, plain_);
-
-    Values values;
-    values.reserve(rule.backward->arguments());
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      at::Tensor &gradient = gradients[i];
-      if (!gradient.defined() && gradients.size() == 1) gradient = input_metadata(i).zeros_like();
-      values.push_back(value_of(std::move(gradient)));
-    }
-    for (size_t i = 0; i < rule.kept; ++i) values.push_back(value_of(std::move(saved[i])));
-    values.insert(values.end(), plain_.begin(), plain_.end());
-    c10::List<bool> mask;
-    mask.resize(rule.backward->returns, false);
-    for (size_t i = 0; i < rule.gradients.size(); ++i)
-      if (needs(i)) mask.set(static_cast<size_t>(rule.gradients[i]), true);
-    values.emplace_back(std::move(mask));
-
-    at::Tensor made[kMaxReturns];
-    if (differentiable || definition_wanted()) call_by_dispatcher(*rule.backward, values.data(), made);
-    else call_below_autograd(*rule.backward, values.data(), made);
-    variable_list found(rule.gradients.size());
-    for (size_t i = 0; i < found.size(); ++i)
-      if (needs(i)) found[i] = made[rule.gradients[i]]; // the engine casts it to the dtype of its tensor
-    return found;
+    return saved;
   }
 
-  bool needs(size_t i) const { return rule_->gradients[i] >= 0 && task_should_compute_output(i); }
+  std::vector<bool> needed() const {
+    std::vector<bool> needed(rule_->gradients.size());
+    for (size_t i = 0; i < needed.size(); ++i) needed[i] = rule_->gradients[i] >= 0 && task_should_compute_output(i);
+    return needed;
+  }
 
   std::shared_ptr<const Rule> rule_;
   std::vector<SavedVariable> saved_;
