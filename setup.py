@@ -132,7 +132,11 @@ def ninja_text(cxx: str, compiler: str) -> str:
     link("libavo_cpu.so", kernels, "-Wl,--no-undefined")
 
     made_by = f"{compiler}, torch {torch_version}, Python {sys.version_info[:2]}"
-    headers = [torch / "include", torch / "include/torch/csrc/api/include", Path(sysconfig.get_path("include"))]
+    headers = [
+        torch / "include",
+        torch / "include/torch/csrc/api/include",
+        Path(sysconfig.get_path("include")),
+    ]
     flags = " ".join([ACCELERATOR_FLAGS, *(f"-isystem {shlex.quote(str(folder))}" for folder in headers)])
     accelerator = [
         compile_(source, BUILD / "torch" / f"{source.stem}.o", flags, made_by)
@@ -185,7 +189,10 @@ def build_libraries() -> list[Path]:
         raise BuildError("the libraries did not compile")
     if ninja(accelerator):
         return [folder / name for name in (*needed, accelerator)]
-    print("warning: the accelerator did not compile; without it each call costs some microseconds more", flush=True)
+    print(
+        "warning: the accelerator did not compile; without it each call costs some microseconds more",
+        flush=True,
+    )
     return [folder / name for name in needed]
 
 

@@ -89,9 +89,7 @@ def test_one_that_does_not_load_is_a_warning(tmp_path):
         "print([str(w.message) for w in seen if 'avo_ops' in str(w.message)])\n"
         "print(torch.ops.avo.gelu(torch.zeros(2, requires_grad=True)).grad_fn is not None)"
     )
-    expected = (
-        "[]" if not accelerator.path().is_file() else "['avo_ops: calls cost more: undefined symbol']"
-    )
+    expected = "[]" if not accelerator.path().is_file() else "['avo_ops: calls cost more: undefined symbol']"
     assert run_python(code, AVO_OPS_ACCELERATOR="1").splitlines() == [expected, "True"]
 
 
@@ -210,7 +208,7 @@ def test_what_the_kernel_must_not_see_goes_the_usual_way():
 def test_refusals_are_the_same(name, args):
     messages = []
     for call in (direct_call(f"avo::{name}", getattr(torch.ops.avo, name)), getattr(torch.ops.avo, name)):
-        with torch.no_grad(), pytest.raises(Exception) as error:  # noqa: B017
+        with torch.no_grad(), pytest.raises(Exception) as error:
             call(*args)
         messages.append((type(error.value), str(error.value)))
     assert messages[0] == messages[1]
@@ -343,7 +341,10 @@ def test_inference_tensors_are_not_saved():
 
 def test_anomaly_mode_names_the_call():
     x = torch.full((3, 8), float("nan"), requires_grad=True)
-    with torch.autograd.detect_anomaly(check_nan=True), pytest.warns(UserWarning, match="Traceback of forward call"):
+    with (
+        torch.autograd.detect_anomaly(check_nan=True),
+        pytest.warns(UserWarning, match="Traceback of forward call"),
+    ):
         y = torch.ops.avo.silu(x).sum()
         with pytest.raises(RuntimeError, match="Avo_siluBackward"):
             y.backward()

@@ -50,7 +50,7 @@ def _bare_apply(function: type[torch.autograd.Function], name: str) -> Callable[
     That part asks for active transforms, which ``kernel`` has done, and unwraps what a finished transform
     left, which the dispatcher has done.
     """
-    function._backward_cls.__name__ = name  # type: ignore[attr-defined]
+    function._backward_cls.__name__ = name
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
     return apply
 

@@ -147,8 +147,7 @@ private:
 template <class Pointer> struct MakeNode;
 template <> struct MakeNode<std::shared_ptr<torch::autograd::Node>> {
   template <class... Args> static auto make(Args &&...args) {
-    return std::shared_ptr<Backward>(new Backward(std::forward<Args>(args)...),
-                                     [](auto *node) { deleteNode(node); });
+    return std::shared_ptr<Backward>(new Backward(std::forward<Args>(args)...), [](auto *node) { deleteNode(node); });
   }
 };
 template <> struct MakeNode<c10::intrusive_ptr<torch::autograd::Node>> {
@@ -207,8 +206,7 @@ void AutogradKernel::operator()(const c10::OperatorHandle &, c10::DispatchKeySet
   const Operation &op = *rule_->op;
   const c10::IValue *values = stack->data() + stack->size() - op.arguments();
   bool recorded = wants_gradient(*rule_, values);
-  if (definition_wanted() || !one_shape(*rule_, values) || (recorded && !rule_->backward))
-    return rule_->python(*stack);
+  if (definition_wanted() || !one_shape(*rule_, values) || (recorded && !rule_->backward)) return rule_->python(*stack);
   at::Tensor results[kMaxReturns];
   if (recorded) record(rule_, values, results);
   else call_below_autograd(op, values, results);

@@ -29,7 +29,7 @@ ArgKind kind_of(const c10::Argument &argument) {
   case c10::TypeKind::StringType: return ArgKind::Str;
   case c10::TypeKind::ListType:
     return type->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::BoolType ? ArgKind::Mask
-                                                                                               : ArgKind::Ints;
+                                                                                                : ArgKind::Ints;
   default: throw std::runtime_error("avo_ops: no argument may have the type " + type->str());
   }
 }
@@ -141,8 +141,8 @@ bool reaches_kernel(c10::DispatchKeySet tensors) {
                                             c10::DispatchKeySet(c10::DispatchKey::BackendSelect);
   auto local = c10::impl::tls_local_dispatch_key_set();
   auto keys = ((tensors | local.included_) - local.excluded_) - passed;
-  bool kernel = keys == c10::DispatchKeySet(c10::DispatchKey::CPU) ||
-                keys == c10::DispatchKeySet(c10::DispatchKey::CUDA);
+  bool kernel =
+      keys == c10::DispatchKeySet(c10::DispatchKey::CPU) || keys == c10::DispatchKeySet(c10::DispatchKey::CUDA);
   return kernel && !at::hasCallbacks();
 }
 

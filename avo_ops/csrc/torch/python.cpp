@@ -242,7 +242,9 @@ py::object make_callable(std::shared_ptr<const Rule> rule, py::object usual) {
 PYBIND11_MODULE(avo_torch, module) {
   using namespace avo::accelerator;
   py::class_<Operation, std::shared_ptr<Operation>>(module, "Operation").def(py::init<const std::string &>());
-  py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule").def(py::init(&make_rule)).def("differentiate", &differentiate);
+  py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
+      .def(py::init(&make_rule))
+      .def("differentiate", &differentiate);
   module.def("connect", [](uintptr_t find, uintptr_t call, uintptr_t set_allocator) {
     runtime.find = reinterpret_cast<avo::FindOp>(find);
     runtime.call = reinterpret_cast<avo::CallOp>(call);
