@@ -131,7 +131,7 @@ def ninja_text(cxx: str, compiler: str) -> str:
     ]
     link("libavo_cpu.so", kernels, "-Wl,--no-undefined")
 
-    made_by = f"{compiler}, torch {torch_version}, Python {sys.version_info[:2]}"
+    made_by = f"{compiler}, torch {torch_version}, {sysconfig.get_config_var('SOABI')}"
     headers = [
         torch / "include",
         torch / "include/torch/csrc/api/include",
@@ -149,7 +149,7 @@ def ninja_text(cxx: str, compiler: str) -> str:
 
 def accelerator_name(torch_version: str) -> str:
     """As registry/accelerator.py looks for it."""
-    return f"avo_torch-{torch_version}-cp{sys.version_info.major}{sys.version_info.minor}.so"
+    return f"avo_torch-{torch_version}-{sysconfig.get_config_var('SOABI')}.so"
 
 
 def _sources(folder: str) -> list[Path]:

@@ -94,7 +94,7 @@ def test_one_that_does_not_load_is_a_warning(tmp_path):
 
 
 def test_its_name_says_for_what_it_was_built():
-    assert accelerator.file_name("2.14.1+cu130").startswith("avo_torch-2.14.1+cu130-cp3")
+    assert accelerator.file_name("2.14.1+cu130").startswith("avo_torch-2.14.1+cu130-cpython-3")
     assert accelerator.file_name() != accelerator.file_name("2.14.1+cu130")
 
 
@@ -292,6 +292,21 @@ def test_only_gradients_of_this_backward_are_computed():
         torch.autograd.grad(y.sum(), w)
     # A node in Python does not learn which of its gradients this backward is for.
     assert masks == [[OFF, True]]
+
+
+def test_a_gradient_that_does_not_come_is_zero():
+    class Dropped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    x = torch.randn(3, 8, requires_grad=True)
+    Dropped.apply(torch.ops.avo.rms_norm(x, [8])).backward()
+    assert x.grad is not None and not x.grad.any()
 
 
 def test_memory_is_freed():

@@ -158,7 +158,7 @@ def test_an_accelerator_that_does_not_compile_is_a_warning(tree: Tree) -> None:
     source = tree.root / "avo_ops" / "csrc" / "torch" / "call.cpp"
     text = source.read_text()
     lib = tree.root / "avo_ops" / "lib"
-    (lib / "avo_torch-2.0-cp311.so").write_text("of an older build")
+    (lib / "avo_torch-2.0-cpython-311.so").write_text("of an older build")
     source.write_text(text + "#error planted\n")
     try:
         out = tree.build()

@@ -7,7 +7,7 @@ It serves the same calls by the same kernels, only with less work between Python
 from __future__ import annotations
 
 import os
-import sys
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -30,7 +30,7 @@ _rules: dict[str, Any] = {}
 
 def file_name(torch_version: str = torch.__version__) -> str:
     """The file for a torch and this Python: their C++ interfaces change from release to release."""
-    return f"avo_torch-{torch_version}-cp{sys.version_info.major}{sys.version_info.minor}.so"
+    return f"avo_torch-{torch_version}-{sysconfig.get_config_var('SOABI')}.so"
 
 
 def path() -> Path:
@@ -49,7 +49,9 @@ def _module() -> Any:
     try:
         module = module_from_spec(spec)
         loader.exec_module(module)
-    except ImportError as error:
+        # Another compiler's pybind11 does not know the types of torch's.
+        module.check(torch._C._dispatch_library("FRAGMENT", "avo", ""))
+    except (ImportError, TypeError) as error:
         warnings.warn(f"avo_ops: calls cost more: {error}", RuntimeWarning, stacklevel=2)
         return None
     return module

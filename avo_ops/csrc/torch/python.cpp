@@ -250,6 +250,7 @@ PYBIND11_MODULE(avo_torch, module) {
     runtime.call = reinterpret_cast<avo::CallOp>(call);
     reinterpret_cast<void (*)(avo::Allocate)>(set_allocator)(&allocate);
   });
+  module.def("check", [](torch::Library &) {});
   module.def("register_kernels", &register_kernels);
   module.def("register_autograd", &register_autograd);
   module.def("callable", &make_callable);
