@@ -1,4 +1,5 @@
-"""Builds the native parts of avo_ops: the runtime library, the CPU kernels and, where NVRTC is there, the CUDA kernels.
+"""Builds the native parts of avo_ops: the runtime library, the CPU kernels, where it compiles the accelerator for the
+installed torch, and where NVRTC is there the CUDA kernels.
 
 Everything is compiled into build/ (objects by ninja, cubins by NVRTC, both only if out of date) and then laid where
 this build wants it: into the source tree (``pip install -e .``, ``setup.py build_ext --inplace``) or into the package
@@ -340,7 +341,10 @@ class BuildPython(build_py):
 
 
 class Wheel(bdist_wheel):
-    """One wheel serves every Python: the libraries use torch's stable ABI and not Python's."""
+    """One wheel serves every Python and torch: what it needs uses torch's stable ABI and not Python's.
+
+    The accelerator is for one of each and named so; others go without.
+    """
 
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]

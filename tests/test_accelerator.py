@@ -9,6 +9,7 @@ import gc
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import weakref
@@ -26,7 +27,11 @@ from avo_ops.registry import accelerator, direct_call
 ROOT = Path(__file__).resolve().parents[1]
 OFF = os.environ.get("AVO_OPS_ACCELERATOR") == "0"
 
-needs_accelerator = pytest.mark.skipif(OFF, reason="AVO_OPS_ACCELERATOR=0")
+# Where it can be built it must be there.
+HEADERS = (Path(sysconfig.get_path("include")) / "Python.h").is_file()
+needs_accelerator = pytest.mark.skipif(
+    OFF or not HEADERS, reason="AVO_OPS_ACCELERATOR=0, or a Python without its headers"
+)
 
 
 def run_python(code: str, **environment: str) -> str:
@@ -217,28 +222,28 @@ def test_refusals_are_the_same(name, args):
 @needs_accelerator
 def test_a_direct_call_lets_other_threads_run():
     call = direct_call("avo::softmax", torch.ops.avo.softmax)
-    x, counted, done = torch.randn(64, 1 << 16), [0], threading.Event()
+    x, ticks, done = torch.randn(64, 1 << 16), [], threading.Event()
 
-    def count() -> None:
+    def tick() -> None:
         while not done.is_set():
-            counted[0] += 1
+            ticks.append(time.perf_counter())
             time.sleep(0)
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    thread = threading.Thread(target=count)
+    thread = threading.Thread(target=tick)
     thread.start()
     try:
         with torch.no_grad():
-            before = counted[0]
-            start = time.perf_counter()
-            call(x, -1)
-            assert time.perf_counter() - start > 2e-3, "long enough to notice"
-            assert counted[0] > before + 1
+            for _ in range(20):  # on a busy machine one call may see nothing of the thread
+                start = time.perf_counter()
+                call(x, -1)
+                end = time.perf_counter()
+                quarter = (end - start) / 4
+                if any(start + quarter < t < end - quarter for t in ticks):
+                    return
+        pytest.fail("no other thread ran during a call")
     finally:
         done.set()
         thread.join()
-        torch.set_num_threads(threads)
 
 
 def test_threads_agree():
@@ -291,7 +296,7 @@ def test_only_gradients_of_this_backward_are_computed():
     with Recorder():
         torch.autograd.grad(y.sum(), w)
     # A node in Python does not learn which of its gradients this backward is for.
-    assert masks == [[OFF, True]]
+    assert masks == [[accelerator._module() is None, True]]
 
 
 def test_a_gradient_that_does_not_come_is_zero():
