@@ -326,6 +326,12 @@ def test_memory_is_freed():
     del y
     gc.collect()
     assert kept() is None
+    # A result that is saved does not hold itself.
+    y = torch.ops.avo.softmax(x, -1)
+    kept = weakref.ref(y)
+    del y
+    gc.collect()
+    assert kept() is None
     # A deep graph is torn down without a deep stack.
     y = x
     for _ in range(20000):
