@@ -314,6 +314,14 @@ def test_a_gradient_that_does_not_come_is_zero():
     assert x.grad is not None and not x.grad.any()
 
 
+def test_backward_frees_what_was_saved():
+    x = torch.randn(3, 8, requires_grad=True)
+    y = torch.ops.avo.rms_norm(x, [8])
+    torch.autograd.grad(y, x, torch.ones_like(y))
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(y, x, torch.ones_like(y))
+
+
 def test_memory_is_freed():
     x = torch.randn(3, 8, requires_grad=True)
     hidden = x * 1
