@@ -1,4 +1,5 @@
-"""Builds the native parts of avo_ops: the runtime library, the CPU kernels and, where NVRTC is there, the CUDA kernels.
+"""Builds the native parts of avo_ops: the runtime library, the CPU kernels, where it compiles the accelerator for the
+installed torch, and where NVRTC is there the CUDA kernels.
 
 Everything is compiled into build/ (objects by ninja, cubins by NVRTC, both only if out of date) and then laid where
 this build wants it: into the source tree (``pip install -e .``, ``setup.py build_ext --inplace``) or into the package
@@ -22,6 +23,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -45,9 +47,12 @@ RUNTIME_FLAGS = (
 )
 # No contraction: fma stands where the IR says so, and nowhere else. No errno: sqrt is one instruction.
 CPU_FLAGS = "-std=c++20 -O3 -fPIC -ffp-contract=off -fno-math-errno -Wall -Wextra -Iavo_ops/csrc"
+# Against libtorch and Python themselves, not a stable ABI.
+ACCELERATOR_FLAGS = "-std=c++20 -O2 -fPIC -fvisibility=hidden -Wall -Wextra"
 ISAS = {"base": "-march=x86-64", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
 CPU_EXPORTS = "{ global: avo_cpu_kernels_*; avo_cpu_finish_*; local: *; };\n"
 RUNTIME_EXPORTS = "{ global: avo_*; local: *; };\n"
+ACCELERATOR_EXPORTS = "{ global: PyInit_avo_torch; local: *; };\n"
 
 RULES = """\
 ninja_required_version = 1.5
@@ -126,7 +131,26 @@ def ninja_text(cxx: str, compiler: str) -> str:
         for isa, march in ISAS.items()
     ]
     link("libavo_cpu.so", kernels, "-Wl,--no-undefined")
+
+    made_by = f"{compiler}, torch {torch_version}, {sysconfig.get_config_var('SOABI')}"
+    headers = [
+        torch / "include",
+        torch / "include/torch/csrc/api/include",
+        Path(sysconfig.get_path("include")),
+    ]
+    flags = " ".join([ACCELERATOR_FLAGS, *(f"-isystem {shlex.quote(str(folder))}" for folder in headers)])
+    accelerator = [
+        compile_(source, BUILD / "torch" / f"{source.stem}.o", flags, made_by)
+        for source in _sources("avo_ops/csrc/torch")
+    ]
+    torch_libraries = f"-L{shlex.quote(str(torch / 'lib'))} -ltorch_python -ltorch_cpu -lc10"
+    link(accelerator_name(torch_version), accelerator, torch_libraries)
     return "\n\n".join(statements) + "\n"
+
+
+def accelerator_name(torch_version: str) -> str:
+    """As registry/accelerator.py looks for it."""
+    return f"avo_torch-{torch_version}-{sysconfig.get_config_var('SOABI')}.so"
 
 
 def _sources(folder: str) -> list[Path]:
@@ -141,7 +165,7 @@ def _escaped(text: str) -> str:
 
 
 def build_libraries() -> list[Path]:
-    """Compile what is out of date. The two libraries, in build/."""
+    """Compile what is out of date. The libraries, in build/: the accelerator last, if it could be compiled."""
     cxx = os.environ.get("CXX", "g++")
     try:
         version = subprocess.check_output([*shlex.split(cxx), "--version"], stderr=subprocess.PIPE, text=True)
@@ -151,12 +175,26 @@ def build_libraries() -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     _write_if_different(folder / "libavo_runtime.so.map", RUNTIME_EXPORTS)
     _write_if_different(folder / "libavo_cpu.so.map", CPU_EXPORTS)
+    accelerator = accelerator_name(installed_torch()[1])
+    _write_if_different(folder / f"{accelerator}.map", ACCELERATOR_EXPORTS)
     _write_if_different(folder / "build.ninja", ninja_text(cxx, version.splitlines()[0]))
     jobs = os.environ.get("MAX_JOBS") or str(len(os.sched_getaffinity(0)))
-    result = subprocess.run([_ninja(), "-C", str(ROOT), "-f", str(BUILD / "build.ninja"), "-j", jobs])
-    if result.returncode:
+
+    def ninja(*names: str) -> bool:
+        targets = [str(BUILD / name) for name in names]
+        command = [_ninja(), "-C", str(ROOT), "-f", str(BUILD / "build.ninja"), "-j", jobs, *targets]
+        return subprocess.run(command).returncode == 0
+
+    needed = ("libavo_runtime.so", "libavo_cpu.so")
+    if not ninja(*needed):
         raise BuildError("the libraries did not compile")
-    return [folder / "libavo_runtime.so", folder / "libavo_cpu.so"]
+    if ninja(accelerator):
+        return [folder / name for name in (*needed, accelerator)]
+    print(
+        "warning: the accelerator did not compile; without it each call costs some microseconds more",
+        flush=True,
+    )
+    return [folder / name for name in needed]
 
 
 def _ninja() -> str:
@@ -277,8 +315,8 @@ class BuildNative(build_ext):
         with alone():
             libraries, kernels = build_libraries(), build_kernels()
             package = PACKAGE if self.inplace else Path(self.build_lib).absolute() / "avo_ops"
-            for library in libraries:
-                lay(library, package / "lib" / library.name)
+            # Nothing else may stay there: an accelerator of other sources would not fit the runtime.
+            mirror(ROOT / BUILD, [Path(library.name) for library in libraries], package / "lib")
             if self.inplace:
                 # The generated sources are read where they are. The stamps tell `avo_ops compile` what is fresh.
                 stamps = [path.with_suffix(".stamp") for path in kernels]
@@ -303,7 +341,10 @@ class BuildPython(build_py):
 
 
 class Wheel(bdist_wheel):
-    """One wheel serves every Python: the libraries use torch's stable ABI and not Python's."""
+    """One wheel serves every Python and torch: what it needs uses torch's stable ABI and not Python's.
+
+    The accelerator is for one of each and named so; others go without.
+    """
 
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]

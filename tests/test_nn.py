@@ -14,6 +14,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
@@ -114,17 +115,21 @@ def test_without_gradients_the_autograd_key_is_skipped(name, mode, monkeypatch):
         torch.testing.assert_close(b(x.clone()), a(x.clone()))
 
 
-def test_with_gradients_the_usual_way_is_taken(monkeypatch):
+def test_what_is_not_plain_takes_the_usual_way(monkeypatch):
     names = []
     usual = functional._usual
     monkeypatch.setattr(functional, "_usual", lambda name, args: names.append(name) or usual(name, args))
-    avo.LayerNorm(16)(torch.randn(2, 16)).sum().backward()
+    x = torch.randn(2, 16)
+    subclass = type("Sub", (torch.Tensor,), {})
     with torch.no_grad():
-        torch.func.vmap(avo.GELU())(torch.randn(2, 16))  # a functorch transform
-        avo.SiLU()(
-            nn.Buffer(torch.randn(2)).as_subclass(type("Sub", (torch.Tensor,), {}))
-        )  # a tensor subclass
-    assert names == ["layer_norm", "gelu", "silu"]
+        avo.GELU()(x)
+        assert names == []
+        torch.func.vmap(avo.GELU())(x)
+        avo.SiLU()(nn.Buffer(x).as_subclass(subclass))
+        with forward_ad.dual_level():
+            avo.Softmax(-1)(forward_ad.make_dual(x, x))
+        torch.jit.trace(avo.RMSNorm(16), x, check_trace=False)
+    assert names == ["gelu", "silu", "softmax", "rms_norm"]
 
 
 def test_forward_mode_is_kept_under_no_grad():

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import types
 import zipfile
@@ -131,8 +132,10 @@ def test_another_compiler_or_torch_recompiles(monkeypatch: pytest.MonkeyPatch) -
         statements("g++ 12", "2.14"),
     )
     assert all(old[target] != newer[target] for target in old)
-    changed = {target for target in old if old[target] != other[target]}
-    assert changed == {target for target in old if "/runtime/" in target} and changed
+    # The accelerator of another torch is another file.
+    changed = {target for target in old if old[target] != other.get(target)}
+    expected = {target for target in old if re.search("/runtime/|/torch/|/avo_torch-", target)}
+    assert changed == expected and len({name.rpartition("/")[0] for name in changed}) == 3
 
 
 def test_a_missing_compiler_is_said(tree: Tree) -> None:
@@ -150,6 +153,28 @@ def test_an_error_in_a_source_fails_the_build(tree: Tree) -> None:
         source.write_text(text)
     assert result.returncode != 0 and "planted" in result.stdout
     tree.build()
+
+
+needs_headers = pytest.mark.skipif(
+    not (Path(sysconfig.get_path("include")) / "Python.h").is_file(), reason="a Python without its headers"
+)
+
+
+@needs_headers
+def test_an_accelerator_that_does_not_compile_is_a_warning(tree: Tree) -> None:
+    source = tree.root / "avo_ops" / "csrc" / "torch" / "call.cpp"
+    text = source.read_text()
+    lib = tree.root / "avo_ops" / "lib"
+    (lib / "avo_torch-2.0-cpython-311.so").write_text("of an older build")
+    source.write_text(text + "#error planted\n")
+    try:
+        out = tree.build()
+    finally:
+        source.write_text(text)
+    assert "planted" in out and "warning: the accelerator did not compile" in out
+    assert {path.name for path in lib.iterdir()} == {"libavo_runtime.so", "libavo_cpu.so"}
+    tree.build()
+    assert len(list(lib.glob("avo_torch-*.so"))) == 1
 
 
 def test_without_nvrtc_the_build_warns_and_goes_on(
@@ -241,6 +266,19 @@ def test_no_code_of_an_instruction_set_leaks(tree: Tree, isa: str) -> None:
     assert checked > 0
 
 
+@needs_headers
+def test_symbols_of_the_accelerator(tree: Tree) -> None:
+    import torch
+
+    (library,) = (tree.root / "avo_ops" / "lib").glob("avo_torch-*.so")
+    assert library.name == load_setup().accelerator_name(torch.__version__)
+    assert [name for _, name in names(library, "-D", "--defined-only")] == ["PyInit_avo_torch"]
+    torch_libraries = {"libtorch_python.so", "libtorch_cpu.so", "libc10.so"}
+    assert torch_libraries <= needed(library) and not [name for name in needed(library) if "cuda" in name]
+    # The runtime is loaded by its path, and handed over.
+    assert not [name for _, name in names(library, "-D", "--undefined-only") if name.startswith("avo_")]
+
+
 def test_symbols_of_the_runtime(tree: Tree) -> None:
     library = tree.root / "avo_ops" / "lib" / "libavo_runtime.so"
     defined = {name for _, name in names(library, "-D", "--defined-only")}
@@ -263,6 +301,7 @@ def test_the_wheel_holds_what_is_needed(tree: Tree, wheel: Path) -> None:
     assert version and wheel.name == f"avo_ops-{version[1]}-py3-none-linux_x86_64.whl"
     found = set(zipfile.ZipFile(wheel).namelist())
     wanted = {"avo_ops/lib/libavo_runtime.so", "avo_ops/lib/libavo_cpu.so", "avo_ops/_generated/plan.json"}
+    wanted |= {f"avo_ops/lib/{path.name}" for path in (tree.root / "avo_ops" / "lib").iterdir()}
     for folder, place, patterns in (
         ("avo_ops", "avo_ops", ("*.py", "*.h", "*.cuh")),
         ("generated", "avo_ops/_generated", ("cuda/*.cu", "cpu/*.cpp")),
@@ -305,6 +344,7 @@ import torch, avo_ops
 from avo_ops.generator import build
 from avo_ops.registry import native_library
 assert native_library.runtime() is not None
+assert (avo_ops.registry.accelerator._module() is not None) == avo_ops.registry.accelerator.path().is_file()
 x = torch.randn(3, 5)
 torch.testing.assert_close(torch.ops.avo.gelu(x), torch.nn.functional.gelu(x))
 print(avo_ops.__file__, build.generated_folder(), sorted(native_library.counters()), sep="\\n")

@@ -6,6 +6,7 @@ import torch
 
 from ..definitions import CATALOGUE
 from . import native_library
+from .accelerator import direct_call
 from .counters import reset_stats, stats
 from .plan import generated_folder, load_plan, operator_from_json
 from .register import register_operator
@@ -13,7 +14,7 @@ from .store import Compiler, KernelStore, default_cache_folder
 
 NAMESPACE = "avo"
 
-__all__ = ["register_catalogue", "register_operator", "reset_stats", "stats"]
+__all__ = ["direct_call", "register_catalogue", "register_operator", "reset_stats", "stats"]
 
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
 
@@ -35,4 +36,4 @@ def register_catalogue(compiler: Compiler) -> None:
     for entry in plan["operators"]:
         register_operator(library, operator_from_json(entry), records[entry["name"]])
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
-    native_library.connect(plan, store.resolve)
+    native_library.connect(plan, store.resolve, library)

@@ -223,6 +223,7 @@ class Native:
         text = ctypes.c_char_p
         for name, arguments, result in (
             ("avo_register_operator", [text], text),
+            ("avo_add_operator", [text], text),
             ("avo_load_cpu_kernels", [text], text),
             ("avo_cpu_isa", [], text),
             ("avo_set_kernel_resolver", [_ResolverC], None),
@@ -237,8 +238,10 @@ class Native:
             function.restype = result
         self._callbacks: list[object] = []  # the library keeps pointers to them for ever, and so must we
 
-    def register(self, operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> None:
-        """Registers the CPU and CUDA kernels of an operator of plan.json.
+    def register(
+        self, operator: Record, families: Mapping[str, Record], namespace: str = "avo", kernels: bool = True
+    ) -> None:
+        """Registers the CPU and CUDA kernels of an operator of plan.json, or only notes the operator if not ``kernels``.
 
         The schemas of its ops must be defined in the namespace already, as must the overload `.definition` by
         the time of a call that no kernel serves.
@@ -246,7 +249,12 @@ class Native:
         Raises:
             NativeError: the record is not consistent, or an op of that name is registered already.
         """
-        self._check(self._lib.avo_register_operator(table_text(operator, families, namespace).encode()))
+        text = table_text(operator, families, namespace).encode()
+        self._check(self._lib.avo_register_operator(text) if kernels else self._lib.avo_add_operator(text))
+
+    def address(self, function: str) -> int:
+        """The address of an exported function."""
+        return ctypes.cast(getattr(self._lib, function), ctypes.c_void_p).value or 0
 
     def load_cpu_kernels(self, path: Path) -> None:
         """Adds the CPU kernels of a shared library (csrc/cpu/abi.h); may be called again for further ones."""

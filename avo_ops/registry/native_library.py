@@ -8,6 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from . import accelerator
 from .native import KernelResolver, Native, NativeError, load
 
 _FOLDER = Path(__file__).resolve().parents[1] / "lib"
@@ -28,8 +31,8 @@ def runtime() -> Native | None:
     return native
 
 
-def connect(plan: Mapping[str, Any], resolver: KernelResolver) -> None:
-    """Register the kernels of every operator of a plan whose schemas are defined."""
+def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.library.Library) -> None:
+    """Register the kernels of every operator of a plan whose schemas are defined in ``library``."""
     native = runtime()
     if native is None:
         return
@@ -38,11 +41,15 @@ def connect(plan: Mapping[str, Any], resolver: KernelResolver) -> None:
         native.load_cpu_kernels(_FOLDER / _CPU_KERNELS)
     except NativeError as error:
         _warn(f"avo_ops: operators on the CPU run by their definitions: {error}")
+    boxed = not accelerator.connect(native)
     for operator in plan["operators"]:
         try:
-            native.register(operator, plan["families"])
+            native.register(operator, plan["families"], library.ns, kernels=boxed)
         except NativeError as error:
             _warn(f"avo_ops: {operator['name']} runs by its definition: {error}")
+            continue
+        if not boxed:
+            accelerator.register_kernels(library, [op["name"] for op in operator["ops"]])
 
 
 def counters() -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..definitions.record import OpDef
-from . import autograd
+from . import accelerator, autograd
 from .counters import count_definition
 from .layout import fake
 from .plan import Op, Operator
@@ -29,6 +29,7 @@ def register_operator(library: torch.library.Library, operator: Operator, record
     for op in operator.ops:
         _define(library, op, definitions[op.name])
     overloads = {op.name: _overload(library, op) for op in operator.ops}
+    kernels = {}
     for op in operator.ops:
         definition, overload = definitions[op.name], overloads[op.name]
         if op is not operator.public:
@@ -39,7 +40,10 @@ def register_operator(library: torch.library.Library, operator: Operator, record
             )
         else:
             apply = definition
-        library.impl(op.name, autograd.kernel(op, overload, definition, apply), "Autograd")  # type: ignore[no-untyped-call]
+        kernels[op.name] = autograd.kernel(op, overload, definition, apply)
+    if not accelerator.register_autograd(library, operator, kernels):
+        for name, kernel in kernels.items():
+            library.impl(name, kernel, "Autograd")  # type: ignore[no-untyped-call]
 
 
 def _define(library: torch.library.Library, op: Op, definition: Definition) -> None:

@@ -8,6 +8,7 @@
 #include "cuda_kernels.h"
 #include "describe.h"
 #include "registry.h"
+#include "run.h"
 #include "stats.h"
 
 #define AVO_API extern "C" __attribute__((visibility("default")))
@@ -32,8 +33,26 @@ template <class F> const char *error_of(F f) {
 
 // Registers the operators of a table (its text form is in table_parse.cpp) for CPU and CUDA.
 AVO_API const char *avo_register_operator(const char *table) {
-  return error_of([&] { avo::register_tables(table); });
+  return error_of([&] { avo::register_tables(table, true); });
 }
+
+// The same without kernels for torch: the accelerator registers its own.
+AVO_API const char *avo_add_operator(const char *table) {
+  return error_of([&] { avo::register_tables(table, false); });
+}
+
+// For the accelerator, as accelerator.h says; they throw.
+AVO_API const avo::Op *avo_find_op(const char *qualified) { return avo::find_op(qualified); }
+
+AVO_API bool avo_call(const avo::Op *op, avo::Arguments &args, AtenTensorHandle *returns) {
+  avo::check_arguments(*op, args);
+  avo::OwnedTensor owned[avo::kMaxReturns];
+  if (!avo::call_kernels(*op, args, owned)) return false;
+  for (size_t i = 0; i < op->returns.size(); ++i) returns[i] = owned[i].release();
+  return true;
+}
+
+AVO_API void avo_set_allocator(avo::Allocate allocate) { avo::set_allocator(allocate); }
 
 // Adds a library of CPU kernels; may be called again for further ones.
 AVO_API const char *avo_load_cpu_kernels(const char *path) {

@@ -29,4 +29,13 @@ void check_mask_length(const Op &op, const ArgSpec &arg, int64_t length) {
   if (length != arg.length) fail(op.name, ": ", arg.name, " must have ", arg.length, " entries, but has ", length);
 }
 
+void check_arguments(const Op &op, Arguments &args) {
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const ArgSpec &spec = op.args[i];
+    Argument &arg = args.of[i];
+    if (spec.kind == ArgKind::Str) arg.integer = choice_of(op, spec, arg.text, static_cast<size_t>(arg.length));
+    else if (spec.kind == ArgKind::Mask) check_mask_length(op, spec, arg.length);
+  }
+}
+
 } // namespace avo

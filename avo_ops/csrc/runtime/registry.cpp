@@ -49,23 +49,26 @@ TorchLibraryHandle library_for(const std::string &space, const char *key) {
   return library;
 }
 
+void register_kernels(const Op &op) {
+  size_t slot = registry().used++;
+  slots[slot].store(&op, std::memory_order_release);
+  for (const char *key : {"CPU", "CUDA"})
+    check_shim(torch_library_impl(library_for(op.space, key), op.name.c_str(), kTrampolines[slot], TORCH_ABI_VERSION),
+               ("registration of " + op.qualified).c_str());
+}
+
 } // namespace
 
-void register_tables(const char *text) {
+void register_tables(const char *text, bool kernels) {
   Tables tables = parse_tables(text);
   std::lock_guard<std::mutex> lock(registry().mutex);
   for (const auto &op : tables.ops)
     if (registry().by_name.count(op->qualified)) fail(op->qualified, " is registered already");
-  if (registry().used + tables.ops.size() > kSlots)
+  if (kernels && registry().used + tables.ops.size() > kSlots)
     fail("no slot left for ", tables.ops.size(), " operators: at most ", kSlots,
          " can be registered in a process, and ", registry().used, " are");
   for (const auto &op : tables.ops) {
-    size_t slot = registry().used++;
-    slots[slot].store(op.get(), std::memory_order_release);
-    for (const char *key : {"CPU", "CUDA"})
-      check_shim(
-          torch_library_impl(library_for(op->space, key), op->name.c_str(), kTrampolines[slot], TORCH_ABI_VERSION),
-          ("registration of " + op->qualified).c_str());
+    if (kernels) register_kernels(*op);
     registry().by_name[op->qualified] = op.get();
   }
   registry().tables.push_back(std::move(tables));

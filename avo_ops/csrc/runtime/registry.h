@@ -8,9 +8,9 @@
 
 namespace avo {
 
-// Parses an operator table and registers its operators for CPU and CUDA. The schemas must be defined already.
-// Throws; then none of the table's operators is known here.
-void register_tables(const char *text);
+// Parses an operator table and, if `kernels`, registers its operators for CPU and CUDA, whose schemas must then be
+// defined already; else somebody else does. Throws; then none of the table's operators is known here.
+void register_tables(const char *text, bool kernels);
 
 // The operator "namespace::name", or null.
 const Op *find_op(const std::string &qualified);

@@ -1,4 +1,4 @@
-// One boxed call from stack to stack.
+// One call: its plan, its execution, and for the stable ABI from stack to stack.
 #include "run.h"
 
 #include "cuda_kernels.h"
@@ -9,7 +9,6 @@ namespace {
 void count(std::atomic<uint64_t> &counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
 void run_definition(const Op &op, StackArguments &inputs, StableIValue *stack) {
-  count(op.definitions);
   // The dispatcher takes the arguments, also when it fails. (Of a str it loses 32 bytes: torch 2.13,
   // ToImpl<std::string>.)
   inputs.release();
@@ -29,12 +28,12 @@ void allocate_empty(const Plan &plan, OwnedTensor *returns) {
 }
 
 // Whether the plan ran; if not, the definition must.
-bool run_plan(const Plan &plan, const Arguments &args, const StackArguments &inputs, OwnedTensor *returns) {
+bool run_plan(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   switch (plan.outcome) {
   case Outcome::Nothing: count(plan.op->empties); return true;
   case Outcome::Empty: allocate_empty(plan, returns); return true;
-  case Outcome::Cpu: return run_cpu(plan, args, inputs, returns);
-  case Outcome::Cuda: return run_cuda(plan, args, inputs, returns);
+  case Outcome::Cpu: return run_cpu(plan, args, returns);
+  case Outcome::Cuda: return run_cuda(plan, args, returns);
   case Outcome::Definition: return false;
   }
   return false;
@@ -56,6 +55,17 @@ OwnedTensor allocate_temporary(const Plan &plan, const Operand &operand, AtenTen
   return made;
 }
 
+bool call_kernels(const Op &op, const Arguments &args, OwnedTensor *returns) {
+  Target target;
+  const TensorView &primary = args.of[op.primary].tensor;
+  if (primary.cuda) target = cuda_target(primary.device);
+  Plan plan;
+  plan_call(op, args, target, plan);
+  if (run_plan(plan, args, returns)) return true;
+  count(op.definitions);
+  return false;
+}
+
 void call_operator(const Op &op, StableIValue *stack, uint64_t arguments, uint64_t results) {
   if (arguments != op.args.size() || results != op.returns.size())
     fail(op.qualified, ": the schema has ", arguments, " arguments and ", results, " returns, the operator table ",
@@ -63,13 +73,8 @@ void call_operator(const Op &op, StableIValue *stack, uint64_t arguments, uint64
   StackArguments inputs(op, stack);
   Arguments args;
   inputs.read(args);
-  Target target;
-  const TensorView &primary = args.of[op.primary].tensor;
-  if (primary.cuda) target = cuda_target(primary.device);
-  Plan plan;
-  plan_call(op, args, target, plan);
   OwnedTensor returns[kMaxReturns];
-  if (!run_plan(plan, args, inputs, returns)) {
+  if (!call_kernels(op, args, returns)) {
     run_definition(op, inputs, stack);
     return;
   }

@@ -90,7 +90,7 @@ void run_finish(const CpuCall &call, const Plan &plan, AvoCpuFinish finish, int6
 
 } // namespace
 
-bool run_cpu(const Plan &plan, const Arguments &args, const StackArguments &inputs, OwnedTensor *returns) {
+bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   const Op &op = *plan.op;
   const CpuCase &one = plan.chosen->cpu;
   const CpuKernel *kernel = one.present ? cpu_kernel(one) : nullptr;
@@ -109,7 +109,7 @@ bool run_cpu(const Plan &plan, const Arguments &args, const StackArguments &inpu
     if (!operand.present) return nullptr;
     if (k >= arguments) return returns[k - arguments].data();
     if (!operand.copy) return const_cast<void *>(operand.data); // kernels do not write to arguments
-    if (!temporaries[k]) temporaries[k] = allocate_temporary(plan, operand, inputs.tensor(k));
+    if (!temporaries[k]) temporaries[k] = allocate_temporary(plan, operand, args.of[k].tensor.handle);
     return temporaries[k].data();
   };
 

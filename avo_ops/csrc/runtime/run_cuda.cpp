@@ -65,7 +65,7 @@ void launch(const Op &op, const StepPlan &step, cuda::Kernel kernel, cuda::Strea
 
 } // namespace
 
-bool run_cuda(const Plan &plan, const Arguments &args, const StackArguments &inputs, OwnedTensor *returns) {
+bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   const Op &op = *plan.op;
   int device = plan.target.device, arguments = static_cast<int>(op.args.size()), count = op.operand_count();
   cuda::Stream stream = nullptr;
@@ -88,7 +88,7 @@ bool run_cuda(const Plan &plan, const Arguments &args, const StackArguments &inp
     if (!operand.present) continue;
     bool is_return = k >= arguments, temporary = operand.copy || operand.cast;
     if (is_return) returns[k - arguments] = allocate_return(plan, operand);
-    if (temporary) temporaries[k] = allocate_temporary(plan, operand, is_return ? nullptr : inputs.tensor(k));
+    if (temporary) temporaries[k] = allocate_temporary(plan, operand, is_return ? nullptr : args.of[k].tensor.handle);
     data[k] = temporary   ? temporaries[k].data()
               : is_return ? returns[k - arguments].data()
                           : const_cast<void *>(operand.data); // kernels do not write to arguments

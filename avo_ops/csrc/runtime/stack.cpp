@@ -36,6 +36,7 @@ void read_tensor(AtenTensorHandle handle, TensorView &view) {
                aoti_torch_get_device_type(handle, &device_type) | aoti_torch_get_device_index(handle, &view.device) |
                torch_get_const_data_ptr(handle, &view.data);
   check_shim(failed, "access to a tensor");
+  view.handle = handle;
   view.ndim = static_cast<int32_t>(ndim);
   view.sizes = sizes;
   view.strides = strides;

@@ -1,10 +1,11 @@
-// Owning handles of torch tensors over the stable C shims: no reference count of our own, no dispatcher.
+// Owning handles of torch tensors over the stable C shims: no reference count of our own.
 #pragma once
 
 #include <utility>
 
 #include <torch/csrc/stable/c/shim.h>
 
+#include "accelerator.h"
 #include "dtype.h"
 #include "message.h"
 
@@ -12,6 +13,9 @@ namespace avo {
 
 // Throws when a shim failed; torch has written its own message to stderr, newer ones also say it.
 void check_shim(AOTITorchError error, const char *what);
+
+// Replaces the allocation of tensors; before any call.
+void set_allocator(Allocate allocate);
 
 class OwnedTensor {
 public:
@@ -27,13 +31,7 @@ public:
   }
 
   static OwnedTensor empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, Dtype dtype, bool cuda,
-                           int device) {
-    AtenTensorHandle handle = nullptr;
-    int32_t type = cuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
-    check_shim(aoti_torch_empty_strided(ndim, sizes, strides, dtype_to_torch(dtype), type, device, &handle),
-               "allocation of a tensor");
-    return OwnedTensor(handle);
-  }
+                           int device);
 
   explicit operator bool() const { return handle_ != nullptr; }
   AtenTensorHandle get() const { return handle_; }
