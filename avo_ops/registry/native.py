@@ -230,6 +230,7 @@ class Native:
             ("avo_forget_failed_kernels", [], None),
             ("avo_stats", [], text),
             ("avo_reset_stats", [], None),
+            ("avo_set_strict", [ctypes.c_int], None),
             ("avo_describe_plan", [text, ctypes.POINTER(text)], ctypes.c_int),
         ):
             function = getattr(lib, name)
@@ -302,6 +303,10 @@ class Native:
     def reset_stats(self) -> None:
         """Sets all counters to zero."""
         self._lib.avo_reset_stats()
+
+    def set_strict(self, mode: int) -> None:
+        """0: off; 1: a call whose definition would run raises; 2: one that would copy or cast an operand does too."""
+        self._lib.avo_set_strict(mode)
 
     def describe(self, op: str, *args: object, target: CudaTarget | None = None) -> list[str]:
         """What a call of `op` ("avo::layer_norm") would do, in the lines of csrc/runtime/describe.cpp.

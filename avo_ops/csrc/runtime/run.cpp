@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "cuda_kernels.h"
+#include "strict.h"
 
 namespace avo {
 namespace {
@@ -68,8 +69,10 @@ void call_operator(const Op &op, StableIValue *stack, uint64_t arguments, uint64
   if (primary.cuda) target = cuda_target(primary.device);
   Plan plan;
   plan_call(op, args, target, plan);
+  check_copies(plan);
   OwnedTensor returns[kMaxReturns];
   if (!run_plan(plan, args, inputs, returns)) {
+    check_definition(plan);
     run_definition(op, inputs, stack);
     return;
   }
