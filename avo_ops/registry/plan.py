@@ -70,6 +70,11 @@ class Op:
     case_records: Sequence[Mapping[str, Any]] = field(repr=False)
 
     @cached_property
+    def subject(self) -> str:
+        """Who speaks in the messages of this op: its forward op has those of the public one."""
+        return self.name.removesuffix("_forward")
+
+    @cached_property
     def cases(self) -> Mapping[tuple[int, ...], Case]:
         """The cases by key; read when first asked for, which importing the package does not."""
         return {

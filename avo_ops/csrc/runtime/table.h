@@ -119,6 +119,7 @@ struct Case {
 struct Op {
   std::string space, name; // "avo", "layer_norm"
   std::string qualified;   // "avo::layer_norm"
+  std::string subject;     // who speaks in the messages of this op: its forward op has those of the public one
   Rule rule = Rule::Flat;
   int rule_arg = -1;
   int primary = 0;

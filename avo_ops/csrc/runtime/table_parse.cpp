@@ -149,6 +149,7 @@ private:
     if (space_.empty()) in_.error("no namespace line before the first op");
     op->name = in_.word("op");
     op->qualified = space_ + "::" + op->name;
+    op->subject = op->name.ends_with("_forward") ? op->name.substr(0, op->name.size() - 8) : op->name;
     op->rule = choose<Rule>(
         "rule", {{"flat", Rule::Flat}, {"last", Rule::Last}, {"trailing", Rule::Trailing}, {"dim", Rule::Dim}});
     op->rule_arg = bounded("rule argument", -1, kMaxOperands);
