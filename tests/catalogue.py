@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +18,21 @@ RECORDS = {r.name: r for r in CATALOGUE}
 
 # Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
 RELATIVE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way in which kernels run: on which device, and within what."""
+
+    name: str
+    device: str
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+    def __str__(self) -> str:
+        return self.name
+
+
+WAYS = {device: Way(device, device) for device in DEVICES}
 
 Layout = Callable[[torch.Tensor], torch.Tensor]
 

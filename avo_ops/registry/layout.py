@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -175,12 +176,14 @@ def span_shape(span: str, space: Space) -> tuple[Any, ...]:
 
 
 def return_dtype(op: Op, ret: Return, args: Sequence[Any], space: Space) -> torch.dtype:
-    """The dtype of a return; an absent argument gives it the dtype of the math."""
-    for a, value in zip(op.arguments, args, strict=True):
-        if a.name == ret.dtype and value is not None:
-            dtype: torch.dtype = value.dtype
-            return dtype
-    return space.dtype
+    """The dtype of a return: what its arguments promote to; an absent one gives it the dtype of the math."""
+    if ret.dtype == "compute":
+        return space.dtype
+    names = ret.dtype.split("|")
+    values = [value for a, value in zip(op.arguments, args, strict=True) if a.name in names]
+    if any(value is None for value in values):
+        return space.dtype
+    return functools.reduce(torch.promote_types, (value.dtype for value in values))
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -126,8 +126,8 @@ def _op_lines(op: Record) -> Iterable[str]:
             f"{op['name']}: the schema has {len(optional)} returns, the record {len(op['returns'])}"
         )
     for result, none in zip(op["returns"], optional, strict=True):
-        like = -1 if result["dtype"] == "compute" else index[result["dtype"]]
-        yield _line("return", result["name"], result["span"], like, int(none))
+        like = [] if result["dtype"] == "compute" else [index[n] for n in result["dtype"].split("|")]
+        yield _line("return", result["name"], result["span"], int(none), *like)
     for case in op["cases"]:
         yield from _case_lines(case)
 

@@ -41,7 +41,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Return:
-    """One return. ``dtype``: name of the argument whose dtype it has, or "compute"."""
+    """One return. ``dtype``: "a|b", what the arguments a and b promote to (the math's if one is absent), or "compute"."""
 
     name: str
     span: str

@@ -181,6 +181,15 @@ void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
   }
 }
 
+Dtype return_dtype(const ReturnSpec &spec, const Plan &plan) {
+  Dtype dtype = Dtype::None;
+  for (int arg : spec.dtype_of) {
+    if (!plan.exists(arg)) return plan.compute;
+    dtype = promote(dtype, plan.operands[arg].declared);
+  }
+  return dtype == Dtype::None ? plan.compute : dtype;
+}
+
 // Layouts of the results. A pointwise operator keeps the strides of a dense primary, as torch.empty_like
 // does.
 void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
@@ -191,8 +200,7 @@ void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
     operand.present = plan.chosen->returns >> i & 1;
     operand.copy = operand.cast = false;
     operand.span = spec.span;
-    const Operand *like = spec.dtype_of >= 0 ? &plan.operands[spec.dtype_of] : nullptr;
-    operand.declared = operand.dtype = like && like->present ? like->declared : plan.compute;
+    operand.declared = operand.dtype = return_dtype(spec, plan);
     operand.data = nullptr;
     operand.ndim = plan.ndim;
     operand.temp_strides = nullptr;
@@ -252,6 +260,10 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   if (!plan.chosen) {
     plan.outcome = Outcome::Definition;
     plan.reason = "no kernel for this combination of arguments";
+    return;
+  }
+  if (!plan.chosen->returns) {
+    plan.outcome = Outcome::Nothing;
     return;
   }
 

@@ -37,8 +37,8 @@ struct ArgSpec {
 struct ReturnSpec {
   std::string name;
   Span span = Span::MN;
-  int dtype_of = -1;     // argument whose dtype it has; -1: the compute dtype
-  bool optional = false; // Tensor? in the schema
+  bool optional = false;     // Tensor? in the schema
+  std::vector<int> dtype_of; // it has what these arguments promote to; the compute dtype if one is absent, or for none
 };
 
 // ---- kernels ----
