@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 import avo_ops
 from avo_ops.definitions import OpDef
+from benchmarks.accuracy import twin_of
 
 CASES = int(os.environ.get("AVO_OPS_FUZZ_CASES", "2000"))
 SEED = int(os.environ.get("AVO_OPS_FUZZ_SEED", random.SystemRandom().randrange(2**32)))
@@ -253,9 +254,9 @@ def distance(got: torch.Tensor, want: torch.Tensor, floor: float) -> float:
 
 
 def near(
-    got: torch.Tensor, want: torch.Tensor, tolerance: float, floor: float, eager: Callable[[], torch.Tensor]
+    got: torch.Tensor, want: torch.Tensor, tolerance: float, floor: float, twin: Callable[[], torch.Tensor]
 ) -> str:
-    """Nothing, or how far the two are apart, if that is more than the tolerance and than twice as far as ``eager``."""
+    """Nothing, or how far the two are apart, if that is more than the tolerance and than twice as far as torch's."""
     if got.shape != want.shape:
         return f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     error = distance(got, want, floor)
@@ -263,7 +264,7 @@ def near(
         return ""
     other = float("inf")
     with contextlib.suppress(RuntimeError):  # torch refuses some mixes of dtypes
-        other = distance(eager(), want, floor)
+        other = distance(twin(), want, floor)
     # What torch itself cannot do better is the conditioning of the call.
     return (
         "" if error <= 2 * other < 1 else f"relative error {error:.2e} > {tolerance:.2e}, torch's {other:.2e}"
@@ -298,7 +299,7 @@ def check(record: OpDef, case: Case, way: Way) -> None:
                     want[i],
                     RELATIVE[dtype],
                     floor,
-                    lambda i=i: as_tuple(record.twin(*arguments.values()))[i],
+                    lambda i=i: as_tuple(twin_of(record)(*arguments.values()))[i],
                 )
                 assert not said, f"result {r}: {said}"
 
@@ -391,12 +392,12 @@ def check_gradients(
         else [torch.zeros_like(own[n]) for n in names]
     )
 
-    def eager() -> dict[str, torch.Tensor]:
+    def of_eager() -> dict[str, torch.Tensor]:
         own = {
             k: v.detach().requires_grad_(k in names) if isinstance(v, torch.Tensor) else v
             for k, v in built.arguments.items()
         }
-        results = as_tuple(record.twin(*own.values()))
+        results = as_tuple(twin_of(record)(*own.values()))
         return dict(
             zip(
                 names,
@@ -415,7 +416,7 @@ def check_gradients(
         few *= out[0].shape[d]
     for n, got, exactly in zip(names, found, want, strict=True):
         scale = 100.0 if built.columns and few <= 3 else 1.0
-        said = near(got, exactly, 4 * RELATIVE[got.dtype], max(floor, 0.1) * scale, lambda n=n: eager()[n])
+        said = near(got, exactly, 4 * RELATIVE[got.dtype], max(floor, 0.1) * scale, lambda n=n: of_eager()[n])
         assert not said, f"gradient of {n}: {said}"
 
 

@@ -183,7 +183,8 @@ def return_dtype(op: Op, ret: Return, args: Sequence[Any], space: Space) -> torc
     values = [value for a, value in zip(op.arguments, args, strict=True) if a.name in names]
     if any(value is None for value in values):
         return space.dtype
-    return functools.reduce(torch.promote_types, (value.dtype for value in values))
+    dtype: torch.dtype = functools.reduce(torch.promote_types, (value.dtype for value in values))
+    return dtype
 
 
 def is_dense(tensor: Tensor) -> bool:
