@@ -70,6 +70,21 @@ def _stepped(x: torch.Tensor) -> torch.Tensor:
     return wide[..., ::2]
 
 
+def _permuted(x: torch.Tensor) -> torch.Tensor:
+    """Dims in memory in reverse order, so that leading dims do not collapse into one."""
+    dims = list(range(x.dim()))[::-1]
+    return x.permute(dims).contiguous().permute(dims)
+
+
+def _every_second(x: torch.Tensor) -> torch.Tensor:
+    """A stride of two in the first dim."""
+    if x.dim() == 0:
+        return x
+    wide = x.new_full((2 * x.shape[0], *x.shape[1:]), float("nan"))
+    wide[1::2] = x
+    return wide[1::2]
+
+
 LAYOUTS: dict[str, Layout] = {
     "contiguous": lambda x: x.contiguous(),
     "sliced rows": lambda x: _in_rows(x, 16, 8),
@@ -77,6 +92,8 @@ LAYOUTS: dict[str, Layout] = {
     "offset": _offset,
     "transposed": _transposed,
     "stepped": _stepped,
+    "permuted": _permuted,
+    "every second": _every_second,
 }
 
 
