@@ -182,6 +182,15 @@ def test_strict_raises_where_the_definition_would_run(call: Any, message: str) -
     call()
 
 
+def test_a_gradient_that_vanishes_is_no_fallback() -> None:
+    w = torch.ones(8, requires_grad=True)
+    _, residual_out = torch.ops.avo.add_layer_norm(torch.ones(2, 8), torch.ones(2, 8), [8], w)
+    avo_ops.reset_stats()
+    with avo_ops.strict():
+        (gradient,) = torch.autograd.grad(residual_out.sum(), w, materialize_grads=True)
+    assert not gradient.any() and avo_ops.stats().by_op()["avo::add_layer_norm_backward"].empties == 1
+
+
 def test_strict_about_copies() -> None:
     x = torch.randn(8, 4, 6).transpose(1, 2)  # its last two dims have no one stride
     want = torch.ops.avo.layer_norm(x, [6, 4])
