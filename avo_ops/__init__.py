@@ -9,14 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .jit import GeneratorCompiler
-from .registry import register_catalogue, reset_stats, stats
+from .registry import explain, register_catalogue, reset_stats, stats, strict
 
 if TYPE_CHECKING:
     from . import nn
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "nn", "reset_stats", "stats"]
+__all__ = ["__version__", "explain", "nn", "reset_stats", "stats", "strict"]
 
 register_catalogue(GeneratorCompiler())
 

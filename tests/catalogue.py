@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +18,21 @@ RECORDS = {r.name: r for r in CATALOGUE}
 
 # Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
 RELATIVE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way in which kernels run: on which device, and within what."""
+
+    name: str
+    device: str
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+    def __str__(self) -> str:
+        return self.name
+
+
+WAYS = {device: Way(device, device) for device in DEVICES}
 
 Layout = Callable[[torch.Tensor], torch.Tensor]
 
@@ -53,6 +70,21 @@ def _stepped(x: torch.Tensor) -> torch.Tensor:
     return wide[..., ::2]
 
 
+def _permuted(x: torch.Tensor) -> torch.Tensor:
+    """Dims in memory in reverse order, so that leading dims do not collapse into one."""
+    dims = list(range(x.dim()))[::-1]
+    return x.permute(dims).contiguous().permute(dims)
+
+
+def _every_second(x: torch.Tensor) -> torch.Tensor:
+    """A stride of two in the first dim."""
+    if x.dim() == 0:
+        return x
+    wide = x.new_full((2 * x.shape[0], *x.shape[1:]), float("nan"))
+    wide[1::2] = x
+    return wide[1::2]
+
+
 LAYOUTS: dict[str, Layout] = {
     "contiguous": lambda x: x.contiguous(),
     "sliced rows": lambda x: _in_rows(x, 16, 8),
@@ -60,6 +92,8 @@ LAYOUTS: dict[str, Layout] = {
     "offset": _offset,
     "transposed": _transposed,
     "stepped": _stepped,
+    "permuted": _permuted,
+    "every second": _every_second,
 }
 
 

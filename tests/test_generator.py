@@ -1296,11 +1296,15 @@ void row_scale_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end,
     C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C s = load_stat<C>(a, 2, row);
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V grad = part.load(grad_row + c);
-      t1_lanes = part.sum(t1_lanes, x * grad);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     store_stat<C>(a, 4, row, t1);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {

@@ -1387,6 +1387,7 @@ static Tensor *make(std::vector<int64_t> sizes, std::vector<int64_t> strides, in
   return new Tensor{pointer(0x1000 * ++addresses), sizes, strides, dtype, index};
 }
 API int aoti_torch_delete_tensor_object(Tensor *t) { --live; delete t; return 0; }
+API int aoti_torch_is_defined(Tensor *, bool *v) { *v = true; return 0; }
 API int aoti_torch_get_dim(Tensor *t, int64_t *v) { *v = t->sizes.size(); return 0; }
 API int aoti_torch_get_sizes(Tensor *t, int64_t **v) { *v = t->sizes.data(); return 0; }
 API int aoti_torch_get_strides(Tensor *t, int64_t **v) { *v = t->strides.data(); return 0; }

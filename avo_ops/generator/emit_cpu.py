@@ -211,16 +211,25 @@ class _Kernel:
         loads, spelled = self._loads([n.args[0] for n in nodes], known)
         body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})", spell=self._spell)
         lines, values = body.emit([n.args[0] for n in nodes])
+        sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
         inner = [*loads, *lines]
-        inner += [
-            f"{name}_lanes = part.{n.op}({name}_lanes, {v});"
-            for n, name, v in zip(nodes, names, values, strict=True)
+        for n, name, value in zip(nodes, names, values, strict=True):
+            to = f"{name}_block" if n.op == "sum" else f"{name}_lanes"
+            inner.append(f"{to} = part.{n.op}({to}, {value});")
+        indent, begin, end = ("      ", "c0", "block_end(c0, N)") if sums else ("    ", "0", "N")
+        swept = [
+            f"{indent}sweep<C>({begin}, {end}, [&](int64_t c, auto part) AVO_LAMBDA {{",
+            *(f"{indent}  {line}" for line in inner),
+            f"{indent}}});",
         ]
-        out += [
-            "    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {",
-            *(f"      {line}" for line in inner),
-            "    });",
-        ]
+        if sums:  # block by block, or the rounding of a long row would add up
+            out.append("    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {")
+            out += [f"      V {name}_block(C(0));" for name in sums]
+            out += swept
+            out += [f"      {name}_lanes = {name}_lanes + {name}_block;" for name in sums]
+            out.append("    }")
+        else:
+            out += swept
         out += [
             f"    const C {name} = {across[n.op]}({name}_lanes);"
             for name, n in zip(names, nodes, strict=True)

@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Return:
-    """One return of an op. ``dtype``: the argument whose dtype it has, or "compute"."""
+    """One return of an op. ``dtype``: "a|b", what the arguments a and b promote to, or "compute"."""
 
     name: str
     span: Span
@@ -467,16 +467,18 @@ def make_plan(record: OpDef) -> Plan:
     names = {a.name for a in backward_arguments}
     primary_name = next(a.name for a in (*saved, *grad_arguments) if a.span == Span.BOTH and not a.optional)
 
+    def of_its_dtype(name: str) -> str | None:
+        """An argument of the backward that has the dtype of a tensor of the forward."""
+        if name in names:
+            return name
+        results = [r for r, source in dtype_of.items() if source == name]
+        known = [r for r in results if r in names] or [f"grad_{r}" if several else "grad" for r in results]
+        return known[0] if known else None
+
     def grad_dtype(group: list[str]) -> str:
-        for name in group:
-            if name in names:
-                return name
-            for r, source in dtype_of.items():
-                if source == name:
-                    return r if r in names else (f"grad_{r}" if several else "grad")
-        raise TraceError(
-            f"{record.name}: the dtype of the gradient of {group[0]} is not known in the backward"
-        )
+        # The autograd engine rounds a gradient that several tensors share to the dtype of each.
+        found = [of_its_dtype(name) for name in group]
+        return "|".join(dict.fromkeys(n for n in found if n)) if all(found) else "compute"
 
     spans = {a.name: a.span for a in tensors}
     backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g)) for g in groups)

@@ -7,14 +7,24 @@ import torch
 from ..definitions import CATALOGUE
 from . import native_library
 from .accelerator import direct_call
-from .counters import reset_stats, stats
+from .counters import reset_stats, stats, strict, strict_from_environment
+from .explain import Explanation, explain, remember
 from .plan import generated_folder, load_plan, operator_from_json
 from .register import register_operator
 from .store import Compiler, KernelStore, default_cache_folder
 
 NAMESPACE = "avo"
 
-__all__ = ["direct_call", "register_catalogue", "register_operator", "reset_stats", "stats"]
+__all__ = [
+    "Explanation",
+    "direct_call",
+    "explain",
+    "register_catalogue",
+    "register_operator",
+    "reset_stats",
+    "stats",
+    "strict",
+]
 
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
 
@@ -34,6 +44,9 @@ def register_catalogue(compiler: Compiler) -> None:
     library = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
     _libraries.append(library)
     for entry in plan["operators"]:
-        register_operator(library, operator_from_json(entry), records[entry["name"]])
+        operator = operator_from_json(entry)
+        register_operator(library, operator, records[entry["name"]])
+        remember(NAMESPACE, operator)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     native_library.connect(plan, store.resolve, library)
+    strict_from_environment()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from .layout import MAX_DIMS
 from .plan import Op, Operator
 from .reference import Definition, statistics
 
@@ -82,6 +83,8 @@ def _broadcast(args: tuple[Any, ...], elements: Sequence[int]) -> tuple[Any, ...
     It happens where autograd sees it, so that each gradient is summed back.
     """
     places = [i for i in elements if i < len(args) and args[i] is not None]
+    if not places:
+        return args
     shape = args[places[0]].shape
     for i in places:
         if args[i].shape != shape:
@@ -90,9 +93,11 @@ def _broadcast(args: tuple[Any, ...], elements: Sequence[int]) -> tuple[Any, ...
         return args
     try:
         shape = torch.broadcast_shapes(*(args[i].shape for i in places))  # type: ignore[no-untyped-call]
+        if len(shape) <= MAX_DIMS:
+            return tuple([a.expand(shape) if i in places else a for i, a in enumerate(args)])
     except RuntimeError:
-        return args  # the op will say which argument does not fit
-    return tuple([a.expand(shape) if i in places else a for i, a in enumerate(args)])
+        pass
+    return args  # the op will say which argument does not fit
 
 
 def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,41 +14,52 @@ from .plan import Op, Return
 Tensor = torch.Tensor
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+MAX_DIMS = 64  # kMaxDims of csrc/runtime/layout.h
 
 
 def _fail(op: Op, message: str) -> RuntimeError:
-    return RuntimeError(f"{op.name}: {message}")
+    return RuntimeError(f"{op.subject}: {message}")
 
 
 def _shape(sizes: Sequence[Any]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-def _name(dtype: torch.dtype) -> str:
+def _name(dtype: torch.dtype | torch.layout) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _check_kinds(op: Op, args: Sequence[Any]) -> None:
-    primary = args[op.primary]
+def _check_values(op: Op, args: Sequence[Any]) -> None:
     for a, value in zip(op.arguments, args, strict=True):
-        if a.kind == "tensor" and value is not None:
-            if value.dtype not in DTYPES:
-                raise _fail(
-                    op,
-                    f"{a.name} must be a floating-point tensor (float32, float16, bfloat16 or float64), "
-                    f"but is {_name(value.dtype)}",
-                )
-            if value.device != primary.device:
-                raise _fail(
-                    op,
-                    f"{a.name} must be on {primary.device} like {op.arguments[op.primary].name}, "
-                    f"but is on {value.device}",
-                )
-        elif a.kind == "str" and value not in a.choices:
-            allowed = " or ".join(map(repr, a.choices))
-            raise _fail(op, f"{a.name} must be {allowed}, but is {value!r}")
-        elif a.kind == "mask" and len(value) != a.length:
+        if a.kind == "tensor" and value is None and not a.optional:
+            raise _fail(op, f"{a.name} must be a tensor, but is None")
+        if a.kind == "ints" and len(value) > MAX_DIMS:
+            raise _fail(op, f"{a.name} must have at most {MAX_DIMS} entries, but has {len(value)}")
+        if a.kind == "str" and value not in a.choices:
+            *others, last = [f"'{c}'" for c in a.choices]
+            allowed = f"{', '.join(others)} or {last}" if others else last
+            raise _fail(op, f"{a.name} must be {allowed}, but is '{value}'")
+        if a.kind == "mask" and len(value) != a.length:
             raise _fail(op, f"{a.name} must have {a.length} entries, but has {len(value)}")
+
+
+def _check_tensor(op: Op, name: str, tensor: Tensor, primary: Tensor) -> None:
+    if tensor.dtype not in DTYPES:
+        raise _fail(
+            op,
+            f"{name} must be a floating-point tensor (float32, float16, bfloat16 or float64), "
+            f"but is {_name(tensor.dtype)}",
+        )
+    if tensor.device != primary.device:
+        raise _fail(
+            op,
+            f"{name} must be on {primary.device} like {op.arguments[op.primary].name}, "
+            f"but is on {tensor.device}",
+        )
+    if tensor.dim() > MAX_DIMS:
+        raise _fail(op, f"{name} must have at most {MAX_DIMS} dimensions, but has {tensor.dim()}")
+    if tensor.layout != torch.strided:
+        raise _fail(op, f"{name} must be a strided tensor, but is {_name(tensor.layout)}")
 
 
 def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, ...]:
@@ -73,7 +85,7 @@ def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, 
 
     def message() -> str:
         return (
-            f"{op.name}: {argument} must be the last dimensions of {name}, whose shape is {_shape(sizes)}, "
+            f"{op.subject}: {argument} must be the last dimensions of {name}, whose shape is {_shape(sizes)}, "
             f"but is {_shape(value)}"
         )
 
@@ -86,24 +98,34 @@ def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, 
 
 def _common_shape(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
     """The shape that the tensors of span MN have, or broadcast to."""
-    sizes = tuple(args[op.primary].shape)
-    for i in op.elements:
-        if i == op.primary or args[i] is None:
+    primary, name = args[op.primary], op.arguments[op.primary].name
+    _check_tensor(op, name, primary, primary)
+    sizes = tuple(primary.shape)
+    for i in op.tensors:
+        a, value = op.arguments[i], args[i]
+        if value is None:
+            continue
+        _check_tensor(op, a.name, value, primary)
+        if a.span != "MN" or i == op.primary:
             continue
         try:
-            sizes = tuple(torch.broadcast_shapes(sizes, args[i].shape))  # type: ignore[no-untyped-call]
+            sizes = tuple(torch.broadcast_shapes(sizes, value.shape))  # type: ignore[no-untyped-call]
         except RuntimeError:
             raise _fail(
                 op,
-                f"{op.arguments[i].name} must have shape {_shape(sizes)} "
-                f"(that of {op.arguments[op.primary].name}) or broadcast to it, "
-                f"but has shape {_shape(args[i].shape)}",
+                f"{a.name} must have shape {_shape(sizes)} (that of {name}) or broadcast to it, "
+                f"but has shape {_shape(value.shape)}",
             ) from None
     return sizes
 
 
 def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
-    what = {"N": "the columns", "M": "one value for each row"}
+    primary = op.arguments[op.primary].name
+    columns = {
+        "trailing": op.arguments[op.rule_argument].name,
+        "dim": f"dimension {space.columns[0] if space.columns else 0} of {primary}",
+    }.get(op.rule, f"the last dimension of {primary}")
+    what = {"N": columns, "M": f"one value for each row of {primary}"}
     for i in op.tensors:
         a, value = op.arguments[i], args[i]
         if value is None or a.span == "MN":
@@ -112,8 +134,8 @@ def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
 
         def message(a: Any = a, expected: Any = expected, value: Any = value) -> str:
             return (
-                f"{op.name}: {a.name} must have shape {_shape(expected)} ({what[a.span]} of "
-                f"{op.arguments[op.primary].name}), but has shape {_shape(value.shape)}"
+                f"{op.subject}: {a.name} must have shape {_shape(expected)} ({what[a.span]}), "
+                f"but has shape {_shape(value.shape)}"
             )
 
         if value.dim() != len(expected):
@@ -128,7 +150,12 @@ def space_of(op: Op, args: Sequence[Any]) -> Space:
     Raises:
         RuntimeError: an argument is not what the operator takes; the message names it, what it is and may be.
     """
-    _check_kinds(op, args)
+    _check_values(op, args)
+    return space_of_tensors(op, args)
+
+
+def space_of_tensors(op: Op, args: Sequence[Any]) -> Space:
+    """As :func:`space_of`, of a call that may lack tensors."""
     sizes = _common_shape(op, args)
     columns = _columns(op, args, sizes)
     rows = tuple(d for d in range(len(sizes)) if d not in columns)
@@ -149,12 +176,15 @@ def span_shape(span: str, space: Space) -> tuple[Any, ...]:
 
 
 def return_dtype(op: Op, ret: Return, args: Sequence[Any], space: Space) -> torch.dtype:
-    """The dtype of a return; an absent argument gives it the dtype of the math."""
-    for a, value in zip(op.arguments, args, strict=True):
-        if a.name == ret.dtype and value is not None:
-            dtype: torch.dtype = value.dtype
-            return dtype
-    return space.dtype
+    """The dtype of a return: what its arguments promote to; an absent one gives it the dtype of the math."""
+    if ret.dtype == "compute":
+        return space.dtype
+    names = ret.dtype.split("|")
+    values = [value for a, value in zip(op.arguments, args, strict=True) if a.name in names]
+    if any(value is None for value in values):
+        return space.dtype
+    dtype: torch.dtype = functools.reduce(torch.promote_types, (value.dtype for value in values))
+    return dtype
 
 
 def is_dense(tensor: Tensor) -> bool:

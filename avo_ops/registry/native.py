@@ -126,8 +126,8 @@ def _op_lines(op: Record) -> Iterable[str]:
             f"{op['name']}: the schema has {len(optional)} returns, the record {len(op['returns'])}"
         )
     for result, none in zip(op["returns"], optional, strict=True):
-        like = -1 if result["dtype"] == "compute" else index[result["dtype"]]
-        yield _line("return", result["name"], result["span"], like, int(none))
+        like = [] if result["dtype"] == "compute" else [index[n] for n in result["dtype"].split("|")]
+        yield _line("return", result["name"], result["span"], int(none), *like)
     for case in op["cases"]:
         yield from _case_lines(case)
 
@@ -231,6 +231,7 @@ class Native:
             ("avo_forget_failed_kernels", [], None),
             ("avo_stats", [], text),
             ("avo_reset_stats", [], None),
+            ("avo_set_strict", [ctypes.c_int], None),
             ("avo_describe_plan", [text, ctypes.POINTER(text)], ctypes.c_int),
         ):
             function = getattr(lib, name)
@@ -310,6 +311,10 @@ class Native:
     def reset_stats(self) -> None:
         """Sets all counters to zero."""
         self._lib.avo_reset_stats()
+
+    def set_strict(self, mode: int) -> None:
+        """0: off; 1: a call whose definition would run raises; 2: one that would copy or cast an operand does too."""
+        self._lib.avo_set_strict(mode)
 
     def describe(self, op: str, *args: object, target: CudaTarget | None = None) -> list[str]:
         """What a call of `op` ("avo::layer_norm") would do, in the lines of csrc/runtime/describe.cpp.

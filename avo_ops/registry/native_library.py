@@ -65,5 +65,12 @@ def reset_counters() -> None:
         native.reset_stats()
 
 
+def set_strict(mode: int) -> None:
+    """0: off; 1: a call whose definition would run raises; 2: one that would copy or cast an operand does too."""
+    native = runtime()
+    if native is not None:
+        native.set_strict(mode)
+
+
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -41,7 +41,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Return:
-    """One return. ``dtype``: name of the argument whose dtype it has, or "compute"."""
+    """One return. ``dtype``: "a|b", what the arguments a and b promote to (the math's if one is absent), or "compute"."""
 
     name: str
     span: str
@@ -68,6 +68,11 @@ class Op:
     arguments: tuple[Argument, ...]
     returns: tuple[Return, ...]
     case_records: Sequence[Mapping[str, Any]] = field(repr=False)
+
+    @cached_property
+    def subject(self) -> str:
+        """Who speaks in the messages of this op: its forward op has those of the public one."""
+        return self.name.removesuffix("_forward")
 
     @cached_property
     def cases(self) -> Mapping[tuple[int, ...], Case]:
@@ -101,8 +106,8 @@ class Op:
         """``args`` with the trailing defaults that the dispatcher leaves out."""
         return args if len(args) == len(self.arguments) else args + self.defaults[len(args) :]
 
-    def case(self, args: tuple[Any, ...]) -> Case | None:
-        """The case that serves a call; None where nothing is to be returned."""
+    def key(self, args: Sequence[Any]) -> tuple[int, ...]:
+        """What selects the case of a call: which optional tensors are there, the strings, the mask."""
         key: list[int] = []
         for a, value in zip(self.arguments, args, strict=True):
             if a.kind == "tensor" and a.optional:
@@ -111,7 +116,11 @@ class Op:
                 key.append(a.choices.index(value))
             elif a.kind == "mask":
                 key.extend(int(m) for m in value)
-        return self.cases.get(tuple(key))
+        return tuple(key)
+
+    def case(self, args: Sequence[Any]) -> Case | None:
+        """The case that serves a call; None where nothing is to be returned."""
+        return self.cases.get(self.key(args))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .expression import Space
-from .layout import keeps_strides, return_dtype, returned, space_of, span_shape
+from .layout import keeps_strides, return_dtype, returned, space_of, space_of_tensors, span_shape
 from .plan import Op, Return
 
 Tensor = torch.Tensor
@@ -132,7 +132,7 @@ def statistics(op: Op, known: Sequence[str], names: Sequence[str]) -> Callable[.
         # A tensor that is not at hand has the shape of any result of its span.
         like = next((t for t, n in zip(results, known, strict=True) if by_name[n].span == "MN"), None)
         args = [like if v is None and i in op.elements else v for i, v in enumerate(args)]
-        space = replace(space_of(op, args), dtype=dtype)
+        space = replace(space_of_tensors(op, args), dtype=dtype)
         expression = case.expression
         at_hand = {expression.results[n]: t.to(dtype) for n, t in zip(known, results, strict=True)}
         found = expression.evaluate(names, _operands(op, args, space), space, at_hand)

@@ -9,7 +9,7 @@ import torch
 
 from ..definitions.record import OpDef
 from . import accelerator, autograd
-from .counters import count_definition
+from .counters import noted
 from .layout import fake
 from .plan import Op, Operator
 from .reference import Definition, derived, stated
@@ -32,15 +32,18 @@ def register_operator(library: torch.library.Library, operator: Operator, record
     kernels = {}
     for op in operator.ops:
         definition, overload = definitions[op.name], overloads[op.name]
+        name = f"{library.ns}::{op.name}"
+        in_transform = noted(name, definition, "a torch.func transform or forward-mode AD is at work")
         if op is not operator.public:
-            apply = autograd.by_definition(op, overload, definition)
+            differentiated = noted(name, definition, "this gradient is differentiated in its turn")
+            apply = autograd.by_definition(op, overload, differentiated)
         elif operator.backward is not None:
             apply = autograd.by_backward_op(
                 operator, overloads[operator.forward.name], overloads[operator.backward.name]
             )
         else:
             apply = definition
-        kernels[op.name] = autograd.kernel(op, overload, definition, apply)
+        kernels[op.name] = autograd.kernel(op, overload, in_transform, apply)
     if not accelerator.register_autograd(library, operator, kernels):
         for name, kernel in kernels.items():
             library.impl(name, kernel, "Autograd")  # type: ignore[no-untyped-call]
@@ -50,21 +53,17 @@ def _define(library: torch.library.Library, op: Op, definition: Definition) -> N
     library.define(op.schema, tags=_TAGS)  # type: ignore[no-untyped-call]
     library.define(op.schema.replace("(", ".definition(", 1), tags=_TAGS)  # type: ignore[no-untyped-call]
     library.impl(f"{op.name}.definition", definition, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
-    counted = _counted(f"{library.ns}::{op.name}", definition)
-    library.impl(op.name, counted, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    # As torch's own composites do: the tensors of a vmap stay batched all through the definition.
-    library.impl(op.name, counted, "FuncTorchBatched")  # type: ignore[no-untyped-call]
-    # And those of torch.autograd.grad(is_grads_batched=True).
-    library.impl(op.name, counted, "Batched")  # type: ignore[no-untyped-call]
+    name = f"{library.ns}::{op.name}"
+    elsewhere = noted(
+        name, definition, "the runtime library has no kernels for this device, or is not loaded"
+    )
+    library.impl(op.name, elsewhere, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    # As torch's own composites do: the tensors of a vmap stay batched all through the definition. The second key is
+    # that of torch.autograd.grad(is_grads_batched=True).
+    batched = noted(name, definition, "the call is part of a vmap")
+    for key in ("FuncTorchBatched", "Batched"):
+        library.impl(op.name, batched, key)  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"{library.ns}::{op.name}", _fake(op), lib=library)
-
-
-def _counted(name: str, definition: Definition) -> Callable[..., Any]:
-    def run(*args: Any) -> Any:
-        count_definition(name)
-        return definition(*args)
-
-    return run
 
 
 def _fake(op: Op) -> Callable[..., Any]:

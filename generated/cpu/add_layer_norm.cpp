@@ -21,24 +21,34 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
     C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     C* residual_out_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[3].dtype));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[3].dtype));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
-      t2_lanes = part.sum(t2_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t2_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
+        t2_block = part.sum(t2_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t2_lanes = t2_lanes + t2_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -77,24 +87,34 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
     C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[4].dtype));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[4].dtype));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      t2_lanes = part.sum(t2_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t2_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
+        t2_block = part.sum(t2_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t2_lanes = t2_lanes + t2_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -135,24 +155,34 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
     C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[4].dtype));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[4].dtype));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      t2_lanes = part.sum(t2_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t2_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
+        t2_block = part.sum(t2_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t2_lanes = t2_lanes + t2_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -194,24 +224,34 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
     C* y_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
     C* residual_out_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 5, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      t1_lanes = part.sum(t1_lanes, m_round_to(residual_out, a->operands[5].dtype));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[5].dtype));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
     V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
-      t2_lanes = part.sum(t2_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t2_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
+        t2_block = part.sum(t2_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t2_lanes = t2_lanes + t2_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -255,13 +295,19 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
     const C residue = load_stat<C>(a, 5, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V centred = residual_out - V(mean);
-      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_grad_y_block(C(0));
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V centred = residual_out - V(mean);
+        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
+        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+      });
+      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
     const C t2 = -(sum_grad_y * rstd) / C(N);
@@ -293,13 +339,19 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
     const C residue = load_stat<C>(a, 4, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V centred = residual_out - V(mean);
-      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_grad_y_block(C(0));
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V centred = residual_out - V(mean);
+        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
+        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+      });
+      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
     const C t2 = -(sum_grad_y * rstd) / C(N);
@@ -373,13 +425,19 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
     const C residue = load_stat<C>(a, 5, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V centred = residual_out - V(mean);
-      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_grad_y_block(C(0));
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V centred = residual_out - V(mean);
+        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
+        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+      });
+      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
     const C t2 = -(sum_grad_y * rstd) / C(N);
@@ -414,13 +472,19 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
     const C residue = load_stat<C>(a, 4, row);
     V sum_grad_y_lanes(C(0));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V centred = residual_out - V(mean);
-      sum_grad_y_lanes = part.sum(sum_grad_y_lanes, grad_y);
-      t1_lanes = part.sum(t1_lanes, grad_y * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_grad_y_block(C(0));
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V centred = residual_out - V(mean);
+        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
+        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+      });
+      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C sum_grad_y = hsum(sum_grad_y_lanes);
     const C t1 = hsum(t1_lanes);
     const C t2 = -(sum_grad_y * rstd) / C(N);
@@ -481,15 +545,21 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
     const C residue = load_stat<C>(a, 6, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V t3 = weight * grad_y;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V t3 = weight * grad_y;
+        const V centred = residual_out - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(t1 * rstd) / C(N);
@@ -526,15 +596,21 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
     const C residue = load_stat<C>(a, 6, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V t3 = weight * grad_y;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V t3 = weight * grad_y;
+        const V centred = residual_out - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(t1 * rstd) / C(N);
@@ -570,15 +646,21 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
     const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V t3 = weight * grad_y;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V t3 = weight * grad_y;
+        const V centred = residual_out - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(t1 * rstd) / C(N);
@@ -613,15 +695,21 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
     const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V t3 = weight * grad_y;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V t3 = weight * grad_y;
+        const V centred = residual_out - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(t1 * rstd) / C(N);
@@ -691,15 +779,21 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
     const C residue = load_stat<C>(a, 6, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V t3 = weight * grad_y;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V t3 = weight * grad_y;
+        const V centred = residual_out - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(t1 * rstd) / C(N);
@@ -740,15 +834,21 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
     const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V t3 = weight * grad_y;
-      const V centred = residual_out - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, t3 * (centred - V(residue)));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V t3 = weight * grad_y;
+        const V centred = residual_out - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(t1 * rstd) / C(N);

@@ -19,20 +19,30 @@ AVO_KERNEL void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* y_row = open_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     V sum_x_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      sum_x_lanes = part.sum(sum_x_lanes, x);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_x_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        sum_x_block = part.sum(sum_x_block, x);
+      });
+      sum_x_lanes = sum_x_lanes + sum_x_block;
+    }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -65,20 +75,30 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     V sum_x_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      sum_x_lanes = part.sum(sum_x_lanes, x);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_x_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        sum_x_block = part.sum(sum_x_block, x);
+      });
+      sum_x_lanes = sum_x_lanes + sum_x_block;
+    }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -113,20 +133,30 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     V sum_x_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      sum_x_lanes = part.sum(sum_x_lanes, x);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_x_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        sum_x_block = part.sum(sum_x_block, x);
+      });
+      sum_x_lanes = sum_x_lanes + sum_x_block;
+    }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -162,20 +192,30 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     V sum_x_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      sum_x_lanes = part.sum(sum_x_lanes, x);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_x_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        sum_x_block = part.sum(sum_x_block, x);
+      });
+      sum_x_lanes = sum_x_lanes + sum_x_block;
+    }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
     V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, centred * centred);
-      sum_centred_lanes = part.sum(sum_centred_lanes, centred);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V sum_centred_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, centred * centred);
+        sum_centred_block = part.sum(sum_centred_block, centred);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
     const C residue = sum_centred / C(N);
@@ -214,13 +254,19 @@ AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
     const C residue = load_stat<C>(a, 4, row);
     V sum_grad_lanes(C(0));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad = part.load(grad_row + c);
-      const V x = part.load(x_row + c);
-      const V centred = x - V(mean);
-      sum_grad_lanes = part.sum(sum_grad_lanes, grad);
-      t1_lanes = part.sum(t1_lanes, (centred - V(residue)) * grad);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_grad_block(C(0));
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad = part.load(grad_row + c);
+        const V x = part.load(x_row + c);
+        const V centred = x - V(mean);
+        sum_grad_block = part.sum(sum_grad_block, grad);
+        t1_block = part.sum(t1_block, (centred - V(residue)) * grad);
+      });
+      sum_grad_lanes = sum_grad_lanes + sum_grad_block;
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C sum_grad = hsum(sum_grad_lanes);
     const C t1 = hsum(t1_lanes);
     const C t2 = -(rstd * sum_grad) / C(N);
@@ -273,13 +319,19 @@ AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
     const C residue = load_stat<C>(a, 4, row);
     V sum_grad_lanes(C(0));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad = part.load(grad_row + c);
-      const V x = part.load(x_row + c);
-      const V centred = x - V(mean);
-      sum_grad_lanes = part.sum(sum_grad_lanes, grad);
-      t1_lanes = part.sum(t1_lanes, (centred - V(residue)) * grad);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_grad_block(C(0));
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad = part.load(grad_row + c);
+        const V x = part.load(x_row + c);
+        const V centred = x - V(mean);
+        sum_grad_block = part.sum(sum_grad_block, grad);
+        t1_block = part.sum(t1_block, (centred - V(residue)) * grad);
+      });
+      sum_grad_lanes = sum_grad_lanes + sum_grad_block;
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C sum_grad = hsum(sum_grad_lanes);
     const C t1 = hsum(t1_lanes);
     const C t2 = -(rstd * sum_grad) / C(N);
@@ -339,15 +391,21 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
     const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad = part.load(grad_row + c);
-      const V x = part.load(x_row + c);
-      const V t3 = weight * grad;
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, (centred - V(residue)) * t3);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        const V x = part.load(x_row + c);
+        const V t3 = weight * grad;
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, (centred - V(residue)) * t3);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(rstd * t1) / C(N);
@@ -382,15 +440,21 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
     const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad = part.load(grad_row + c);
-      const V x = part.load(x_row + c);
-      const V t3 = weight * grad;
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, (centred - V(residue)) * t3);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        const V x = part.load(x_row + c);
+        const V t3 = weight * grad;
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, (centred - V(residue)) * t3);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(rstd * t1) / C(N);
@@ -459,15 +523,21 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
     const C residue = load_stat<C>(a, 5, row);
     V t1_lanes(C(0));
     V t2_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V grad = part.load(grad_row + c);
-      const V x = part.load(x_row + c);
-      const V t3 = weight * grad;
-      const V centred = x - V(mean);
-      t1_lanes = part.sum(t1_lanes, t3);
-      t2_lanes = part.sum(t2_lanes, (centred - V(residue)) * t3);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      V t2_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        const V x = part.load(x_row + c);
+        const V t3 = weight * grad;
+        const V centred = x - V(mean);
+        t1_block = part.sum(t1_block, t3);
+        t2_block = part.sum(t2_block, (centred - V(residue)) * t3);
+      });
+      t1_lanes = t1_lanes + t1_block;
+      t2_lanes = t2_lanes + t2_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = hsum(t2_lanes);
     const C t3 = -(rstd * t1) / C(N);

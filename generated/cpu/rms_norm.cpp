@@ -19,10 +19,14 @@ AVO_KERNEL void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* y_row = open_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      t1_lanes = part.sum(t1_lanes, x * x);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        t1_block = part.sum(t1_block, x * x);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C rstd = m_rsqrt(eps + t1 / C(N));
     store_stat<C>(a, 2, row, rstd);
@@ -48,10 +52,14 @@ AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, 
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      t1_lanes = part.sum(t1_lanes, x * x);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        t1_block = part.sum(t1_block, x * x);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C rstd = m_rsqrt(eps + t1 / C(N));
     store_stat<C>(a, 3, row, rstd);
@@ -79,11 +87,15 @@ AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
     C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C rstd = load_stat<C>(a, 2, row);
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V grad = part.load(grad_row + c);
-      t1_lanes = part.sum(t1_lanes, x * grad);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -133,12 +145,16 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_b
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad = part.load(grad_row + c);
-      t1_lanes = part.sum(t1_lanes, x * (weight * grad));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * (weight * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -168,12 +184,16 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
     const C rstd = load_stat<C>(a, 3, row);
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad = part.load(grad_row + c);
-      t1_lanes = part.sum(t1_lanes, x * (weight * grad));
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * (weight * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     const C t2 = rstd * (rstd * (-t1 / C(N)));
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {

@@ -25,11 +25,15 @@ AVO_KERNEL void softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
     });
     const C max_x = hamax(max_x_lanes);
     V sum_shifted_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V shifted = m_exp(x - V(max_x));
-      sum_shifted_lanes = part.sum(sum_shifted_lanes, shifted);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_shifted_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V shifted = m_exp(x - V(max_x));
+        sum_shifted_block = part.sum(sum_shifted_block, shifted);
+      });
+      sum_shifted_lanes = sum_shifted_lanes + sum_shifted_block;
+    }
     const C sum_shifted = hsum(sum_shifted_lanes);
     const C t1 = m_recip(sum_shifted);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -54,11 +58,15 @@ AVO_KERNEL void softmax_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t
     const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
     C* grad_x_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     V t1_lanes(C(0));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V y = part.load(y_row + c);
-      const V grad = part.load(grad_row + c);
-      t1_lanes = part.sum(t1_lanes, y * grad);
-    });
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, y * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
     const C t1 = hsum(t1_lanes);
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V y = part.load(y_row + c);

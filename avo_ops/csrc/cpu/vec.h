@@ -383,6 +383,10 @@ template <class C> AVO_INLINE void Tail::store(C *p, Vec<C> v) const {
 }
 #endif
 
+// Columns of a row that are summed by themselves before they are added to the sum of the row.
+constexpr int64_t kSumBlock = 256;
+AVO_INLINE int64_t block_end(int64_t begin, int64_t end) { return end - begin < kSumBlock ? end : begin + kSumBlock; }
+
 // f(c, Whole) for each full vector of columns [begin, end), then f(c, Tail) for what is left.
 template <class C, class F> AVO_INLINE void sweep(int64_t begin, int64_t end, const F &f) {
   int64_t c = begin;

@@ -10,6 +10,7 @@
 #include "registry.h"
 #include "run.h"
 #include "stats.h"
+#include "strict.h"
 
 #define AVO_API extern "C" __attribute__((visibility("default")))
 
@@ -78,6 +79,9 @@ AVO_API const char *avo_stats() {
 }
 
 AVO_API void avo_reset_stats() { avo::reset_stats(); }
+
+// 0: off; 1: a call that would run its definition raises; 2: one that would copy or cast an operand does too.
+AVO_API void avo_set_strict(int mode) { avo::set_strict(static_cast<avo::Strict>(mode)); }
 
 // 1 and the description of an imagined call in *out, or 0 and the error that the call would raise.
 AVO_API int avo_describe_plan(const char *call, const char **out) {

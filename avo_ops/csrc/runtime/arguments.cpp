@@ -8,8 +8,8 @@
 namespace avo {
 
 int64_t *Arguments::take(const Op &op, const ArgSpec &arg, int64_t count) {
-  if (count > kMaxDims) fail(op.name, ": ", arg.name, " must have at most ", kMaxDims, " entries, but has ", count);
-  if (pool_used + count > 4 * kMaxDims) fail(op.name, ": the int lists of this call are too long");
+  if (count > kMaxDims) fail(op.subject, ": ", arg.name, " must have at most ", kMaxDims, " entries, but has ", count);
+  if (pool_used + count > 4 * kMaxDims) fail(op.subject, ": the int lists of this call are too long");
   int64_t *room = pool + pool_used;
   pool_used += static_cast<int>(count);
   return room;
@@ -22,11 +22,11 @@ int64_t choice_of(const Op &op, const ArgSpec &arg, const char *value, size_t le
   std::string allowed;
   for (size_t i = 0; i < arg.choices.size(); ++i)
     allowed += (i == 0 ? "'" : i + 1 == arg.choices.size() ? " or '" : ", '") + arg.choices[i] + "'";
-  fail(op.name, ": ", arg.name, " must be ", allowed, ", but is '", text, "'");
+  fail(op.subject, ": ", arg.name, " must be ", allowed, ", but is '", text, "'");
 }
 
 void check_mask_length(const Op &op, const ArgSpec &arg, int64_t length) {
-  if (length != arg.length) fail(op.name, ": ", arg.name, " must have ", arg.length, " entries, but has ", length);
+  if (length != arg.length) fail(op.subject, ": ", arg.name, " must have ", arg.length, " entries, but has ", length);
 }
 
 void check_arguments(const Op &op, Arguments &args) {

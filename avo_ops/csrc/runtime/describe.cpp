@@ -15,8 +15,12 @@
 //   skipped INDEX TEXT                               an alternative before the chosen one: why it did not serve
 //   alternative INDEX flat|rows
 //   step FAMILY SYMBOL grid X Y Z block B cluster C shared BYTES aligned 0|1
+//   variant VEC N|any [unaligned]                    of the last step: vector width, the width that it is for, whether
+//                                                    a variant for this N exists and needs aligned operands
 //   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05
+//   unaligned NAME address|stride|N                  what forbids 16-byte accesses
 //   workspace GROUPS SUMS N
+//   uses NAME...                                     operands that the CPU kernel reads or writes
 //   operand NAME SPAN DTYPE [col STRIDE rows STRIDE...] [copy] [cast FROM]     as the kernel sees it
 //   result NAME DTYPE [SIZES] [STRIDES]
 #include "describe.h"
@@ -155,23 +159,59 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
   return "";
 }
 
+// A variant for this N exists and was left because the call is not aligned.
+bool misses_exact(const Plan &plan, const StepPlan &step) {
+  int64_t n = step.use->variant->exact;
+  for (const auto &use : step.step->uses[index_of(plan.x)][index_of(plan.w)])
+    if (use->variant->exact == plan.N && n != plan.N) return true;
+  return false;
+}
+
+std::string describe_unaligned(const Plan &plan, int vec) {
+  std::string text;
+  const Op &op = *plan.op;
+  if (plan.N % vec) text += join("unaligned ", op.args[op.primary].name, " N\n");
+  for (int k = 0; k < op.operand_count(); ++k) {
+    const Operand &operand = plan.operands[k];
+    if (!operand.present) continue;
+    bool temporary = operand.copy || operand.cast;
+    if (!temporary && reinterpret_cast<uintptr_t>(operand.data) % 16)
+      text += join("unaligned ", operand_name(op, k), " address\n");
+    if (operand.span == Span::MN && operand.row_strides[0] % vec && plan.N % vec == 0)
+      text += join("unaligned ", operand_name(op, k), " stride\n");
+  }
+  return text;
+}
+
 std::string describe_cuda(const Plan &plan, const Arguments &args) {
   std::string text = join("dtypes ", short_name(plan.x), " ", short_name(plan.w), " ", short_name(plan.compute), "\n");
   for (int i = 0; i < plan.alternative_index; ++i)
     if (const char *why = refusal(plan, plan.chosen->cuda[i])) text += join("skipped ", i, " ", why, "\n");
   text += join("alternative ", plan.alternative_index, plan.alternative->flat ? " flat\n" : " rows\n");
+  std::string unaligned;
   for (int s = 0; s < plan.step_count; ++s) {
     const StepPlan &step = plan.steps[s];
     const Variant &v = *step.use->variant;
     text += join("step ", step.step->family->name, " ", v.symbol, " grid ", step.grid[0], " ", step.grid[1], " ",
                  step.grid[2], " block ", v.block, " cluster ", v.cluster, " shared ", v.smem, " aligned ",
-                 step.aligned, "\nparams");
+                 step.aligned, "\nvariant ", v.vec, " ", v.exact < 0 ? "any" : std::to_string(v.exact),
+                 misses_exact(plan, step) ? " unaligned" : "", "\nparams");
     for (const Param &param : step.step->params) text += " " + describe_param(plan, step, args, param);
     text += "\n";
+    if (!step.aligned && unaligned.empty()) unaligned = describe_unaligned(plan, v.vec);
   }
+  text += unaligned;
   for (int i = 0; i < plan.workspace_count; ++i)
     text += join("workspace ", plan.workspaces[i].groups, " ", plan.workspaces[i].sums, " ", plan.N, "\n");
   return text;
+}
+
+std::string describe_uses(const Plan &plan) {
+  std::string text = "uses";
+  for (const auto *list : {&plan.chosen->cpu.operands, &plan.chosen->cpu.sums})
+    for (int k : *list)
+      if (plan.exists(k)) text += join(" ", operand_name(*plan.op, k));
+  return text + "\n";
 }
 
 std::string describe(const Plan &plan, const Arguments &args) {
@@ -185,7 +225,7 @@ std::string describe(const Plan &plan, const Arguments &args) {
       for (int i = 0; i < plan.row_dims; ++i) text += join(" ", plan.row_sizes[i]);
     }
     text += "\n";
-    if (plan.target.cuda) text += describe_cuda(plan, args);
+    text += plan.target.cuda ? describe_cuda(plan, args) : describe_uses(plan);
     for (int k = 0; k < op.operand_count(); ++k)
       if (plan.exists(k)) text += describe_operand(plan, k);
   }

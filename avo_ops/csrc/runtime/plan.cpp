@@ -42,13 +42,14 @@ const Case *find_case(const Op &op, uint64_t key) {
 
 void check_tensor(const Op &op, const ArgSpec &spec, const TensorView &tensor, const TensorView &primary) {
   if (tensor.dtype == Dtype::None)
-    fail(op.name, ": ", spec.name, " must be a floating-point tensor (float32, float16, bfloat16 or float64), but is ",
+    fail(op.subject, ": ", spec.name,
+         " must be a floating-point tensor (float32, float16, bfloat16 or float64), but is ",
          torch_dtype_name(tensor.torch_dtype));
   if (tensor.cuda != primary.cuda || (tensor.cuda && tensor.device != primary.device))
-    fail(op.name, ": ", spec.name, " must be on ", device_name(primary), " like ", op.args[op.primary].name,
+    fail(op.subject, ": ", spec.name, " must be on ", device_name(primary), " like ", op.args[op.primary].name,
          ", but is on ", device_name(tensor));
   if (tensor.ndim > kMaxDims)
-    fail(op.name, ": ", spec.name, " must have at most ", kMaxDims, " dimensions, but has ", tensor.ndim);
+    fail(op.subject, ": ", spec.name, " must have at most ", kMaxDims, " dimensions, but has ", tensor.ndim);
 }
 
 bool same_shape(const TensorView &tensor, const Plan &plan) {
@@ -62,7 +63,7 @@ void broadcast(const Op &op, const ArgSpec &spec, const TensorView &tensor, Plan
   for (int i = 0; i < ndim; ++i) {
     int64_t a = i < shift ? 1 : plan.sizes[i - shift], b = i < other_shift ? 1 : tensor.sizes[i - other_shift];
     if (a != b && a != 1 && b != 1)
-      fail(op.name, ": ", spec.name, " must have shape ", list_text(plan.sizes, plan.ndim), " (that of ",
+      fail(op.subject, ": ", spec.name, " must have shape ", list_text(plan.sizes, plan.ndim), " (that of ",
            op.args[op.primary].name, ") or broadcast to it, but has shape ", shape(tensor));
     sizes[i] = a == 1 ? b : a;
   }
@@ -93,19 +94,19 @@ void find_columns(const Op &op, const Arguments &args, Plan &plan) {
   plan.column_ndim = 0;
   int dim = -1;
   if (op.rule == Rule::Last) {
-    if (ndim == 0) fail(op.name, ": ", name, " must have at least 1 dimension, but has shape []");
+    if (ndim == 0) fail(op.subject, ": ", name, " must have at least 1 dimension, but has shape []");
     plan.column_ndim = 1;
   } else if (op.rule == Rule::Trailing) {
     const Argument &list = args.of[op.rule_arg];
     plan.column_ndim = list.length;
-    if (list.length == 0) fail(op.name, ": ", op.args[op.rule_arg].name, " must have at least 1 entry, but is []");
+    if (list.length == 0) fail(op.subject, ": ", op.args[op.rule_arg].name, " must have at least 1 entry, but is []");
     if (list.length > ndim || !std::equal(list.list, list.list + list.length, plan.sizes + ndim - list.length))
-      fail(op.name, ": ", op.args[op.rule_arg].name, " must be the last dimensions of ", name, ", whose shape is ",
+      fail(op.subject, ": ", op.args[op.rule_arg].name, " must be the last dimensions of ", name, ", whose shape is ",
            list_text(plan.sizes, ndim), ", but is ", list_text(list.list, list.length));
   } else if (op.rule == Rule::Dim) {
     int64_t given = args.of[op.rule_arg].integer, range = std::max(ndim, 1);
     if (given < -range || given >= range)
-      fail(op.name, ": ", op.args[op.rule_arg].name, " must be in [", -range, ", ", range - 1, "] (", name, " has ",
+      fail(op.subject, ": ", op.args[op.rule_arg].name, " must be in [", -range, ", ", range - 1, "] (", name, " has ",
            ndim, ndim == 1 ? " dimension" : " dimensions", "), but is ", given);
     if (ndim > 0) {
       dim = static_cast<int>(given < 0 ? given + range : given);
@@ -140,15 +141,16 @@ void check_columns(const Op &op, const ArgSpec &spec, const TensorView &tensor, 
     return;
   const std::string &primary = op.args[op.primary].name;
   std::string what = op.rule == Rule::Trailing ? op.args[op.rule_arg].name
-                     : op.rule == Rule::Dim    ? join("dimension ", plan.order[plan.ndim - 1], " of ", primary)
-                                               : "the last dimension of " + primary;
-  fail(op.name, ": ", spec.name, " must have shape ", list_text(plan.column_sizes, plan.column_ndim), " (", what,
+                     : op.rule == Rule::Dim
+                         ? join("dimension ", plan.ndim ? plan.order[plan.ndim - 1] : 0, " of ", primary)
+                         : "the last dimension of " + primary;
+  fail(op.subject, ": ", spec.name, " must have shape ", list_text(plan.column_sizes, plan.column_ndim), " (", what,
        "), but has shape ", shape(tensor));
 }
 
 void check_rows(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
   if (tensor.ndim == plan.ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.m_sizes)) return;
-  fail(op.name, ": ", spec.name, " must have shape ", list_text(plan.m_sizes, plan.ndim),
+  fail(op.subject, ": ", spec.name, " must have shape ", list_text(plan.m_sizes, plan.ndim),
        " (one value for each row of ", op.args[op.primary].name, "), but has shape ", shape(tensor));
 }
 
@@ -179,6 +181,15 @@ void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
   }
 }
 
+Dtype return_dtype(const ReturnSpec &spec, const Plan &plan) {
+  Dtype dtype = Dtype::None;
+  for (int arg : spec.dtype_of) {
+    if (!plan.exists(arg)) return plan.compute;
+    dtype = promote(dtype, plan.operands[arg].declared);
+  }
+  return dtype == Dtype::None ? plan.compute : dtype;
+}
+
 // Layouts of the results. A pointwise operator keeps the strides of a dense primary, as torch.empty_like
 // does.
 void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
@@ -189,8 +200,7 @@ void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
     operand.present = plan.chosen->returns >> i & 1;
     operand.copy = operand.cast = false;
     operand.span = spec.span;
-    const Operand *like = spec.dtype_of >= 0 ? &plan.operands[spec.dtype_of] : nullptr;
-    operand.declared = operand.dtype = like && like->present ? like->declared : plan.compute;
+    operand.declared = operand.dtype = return_dtype(spec, plan);
     operand.data = nullptr;
     operand.ndim = plan.ndim;
     operand.temp_strides = nullptr;
@@ -250,6 +260,10 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   if (!plan.chosen) {
     plan.outcome = Outcome::Definition;
     plan.reason = "no kernel for this combination of arguments";
+    return;
+  }
+  if (!plan.chosen->returns) {
+    plan.outcome = Outcome::Nothing;
     return;
   }
 

@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "cuda_kernels.h"
+#include "strict.h"
 
 namespace avo {
 namespace {
@@ -61,7 +62,9 @@ bool call_kernels(const Op &op, const Arguments &args, OwnedTensor *returns) {
   if (primary.cuda) target = cuda_target(primary.device);
   Plan plan;
   plan_call(op, args, target, plan);
+  check_copies(plan);
   if (run_plan(plan, args, returns)) return true;
+  check_definition(plan);
   count(op.definitions);
   return false;
 }

@@ -26,8 +26,11 @@ StableIValue list_item(StableIValue value, size_t i) {
   return item;
 }
 
-void read_tensor(AtenTensorHandle handle, TensorView &view) {
+void read_tensor(const Op &op, const ArgSpec &spec, AtenTensorHandle handle, TensorView &view) {
   static const int32_t cuda = aoti_torch_device_type_cuda();
+  bool defined = false; // None for a Tensor arrives as an undefined one
+  check_shim(aoti_torch_is_defined(handle, &defined), "access to a tensor");
+  if (!defined) fail(op.subject, ": ", spec.name, " must be a tensor, but is None");
   int64_t ndim = 0;
   int64_t *sizes = nullptr, *strides = nullptr;
   int32_t device_type = 0;
@@ -70,7 +73,7 @@ void StackArguments::read(Arguments &args) const {
     arg.present = true;
     switch (spec.kind) {
     case ArgKind::Tensor:
-      if (AtenTensorHandle handle = tensor(static_cast<int>(i))) read_tensor(handle, arg.tensor);
+      if (AtenTensorHandle handle = tensor(static_cast<int>(i))) read_tensor(op, spec, handle, arg.tensor);
       else arg.present = false;
       break;
     case ArgKind::Ints: {

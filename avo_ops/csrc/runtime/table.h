@@ -37,8 +37,8 @@ struct ArgSpec {
 struct ReturnSpec {
   std::string name;
   Span span = Span::MN;
-  int dtype_of = -1;     // argument whose dtype it has; -1: the compute dtype
-  bool optional = false; // Tensor? in the schema
+  bool optional = false;     // Tensor? in the schema
+  std::vector<int> dtype_of; // it has what these arguments promote to; the compute dtype if one is absent, or for none
 };
 
 // ---- kernels ----
@@ -120,6 +120,7 @@ struct Case {
 struct Op {
   std::string space, name; // "avo", "layer_norm"
   std::string qualified;   // "avo::layer_norm"
+  std::string subject;     // who speaks in the messages of this op: its forward op has those of the public one
   Rule rule = Rule::Flat;
   int rule_arg = -1;
   int primary = 0;

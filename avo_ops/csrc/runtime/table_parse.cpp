@@ -7,7 +7,7 @@
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim
 //   arg NAME tensor MN|N|M OPTIONAL                    OPTIONAL: 0 | 1
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
-//   return NAME MN|N|M ARG|-1 OPTIONAL                 ARG: index of the argument whose dtype it has
+//   return NAME MN|N|M OPTIONAL ARG...                 ARG: indices of the arguments to whose dtypes it promotes
 //   case KEY...                                        one integer for each key entry
 //   returns EXISTS...                                  0 | 1 for each return
 //   cpu SYMBOL row|pointwise BUFFERS
@@ -149,6 +149,7 @@ private:
     if (space_.empty()) in_.error("no namespace line before the first op");
     op->name = in_.word("op");
     op->qualified = space_ + "::" + op->name;
+    op->subject = op->name.ends_with("_forward") ? op->name.substr(0, op->name.size() - 8) : op->name;
     op->rule = choose<Rule>(
         "rule", {{"flat", Rule::Flat}, {"last", Rule::Last}, {"trailing", Rule::Trailing}, {"dim", Rule::Dim}});
     op->rule_arg = bounded("rule argument", -1, kMaxOperands);
@@ -190,10 +191,13 @@ private:
     ReturnSpec result;
     result.name = in_.word("return");
     result.span = span();
-    result.dtype_of = bounded("argument of the dtype", -1, static_cast<int>(current_op().args.size()) - 1);
-    if (result.dtype_of >= 0 && op_->args[result.dtype_of].kind != ArgKind::Tensor)
-      in_.error("return ", result.name, " has the dtype of an argument that is no tensor");
     result.optional = bounded("optional", 0, 1);
+    while (in_.more()) {
+      int arg = bounded("argument of the dtype", 0, static_cast<int>(current_op().args.size()) - 1);
+      if (op_->args[arg].kind != ArgKind::Tensor)
+        in_.error("return ", result.name, " has the dtype of an argument that is no tensor");
+      result.dtype_of.push_back(arg);
+    }
     if (case_) in_.error("returns come before cases");
     names_.insert(result.name);
     current_op().returns.push_back(std::move(result));

@@ -1,0 +1,40 @@
+// One flag for all threads: a backward runs on threads of its own.
+#include "strict.h"
+
+#include <atomic>
+
+#include "message.h"
+
+namespace avo {
+namespace {
+
+std::atomic<Strict> mode{Strict::Off};
+
+Strict current() { return mode.load(std::memory_order_relaxed); }
+
+} // namespace
+
+void set_strict(Strict wanted) { mode.store(wanted, std::memory_order_relaxed); }
+
+void check_copies(const Plan &plan) {
+  if (current() != Strict::Copies || (plan.outcome != Outcome::Cpu && plan.outcome != Outcome::Cuda)) return;
+  const Op &op = *plan.op;
+  int arguments = static_cast<int>(op.args.size());
+  for (int k = 0; k < op.operand_count(); ++k) {
+    const Operand &operand = plan.operands[k];
+    if (!operand.present || !(operand.copy || operand.cast)) continue;
+    const std::string &name = k < arguments ? op.args[k].name : op.returns[k - arguments].name;
+    if (operand.cast)
+      fail(op.name, ": strict mode: ", name, " would be cast from ", short_name(operand.declared), " to ",
+           short_name(operand.dtype));
+    fail(op.name, ": strict mode: ", name, " would be copied: its kernel does not take these strides");
+  }
+}
+
+void check_definition(const Plan &plan) {
+  if (current() == Strict::Off) return;
+  fail(plan.op->name, ": strict mode: the definition would run, not a kernel: ",
+       plan.outcome == Outcome::Definition ? plan.reason : "its kernel is not there or could not be loaded");
+}
+
+} // namespace avo

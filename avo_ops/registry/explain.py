@@ -1,0 +1,355 @@
+"""Which path a call takes, what it moves, and why not a faster one: the runtime's own plan of it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import native_library
+from .layout import space_of
+from .native import CudaTarget, TensorSpec
+from .plan import Op, Operator
+
+Tensor = torch.Tensor
+
+# SMs of the usual card of an architecture, for grids on a GPU that is not there.
+_SMS = {80: 108, 86: 84, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
+_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
+_UNALIGNED = {
+    "address": "{} does not start at a multiple of 16 bytes",
+    "stride": "the row stride of {} is no multiple of the vector width",
+    "N": "the row length of {} is no multiple of the vector width",
+}
+
+_operators: dict[str, tuple[Operator, Op]] = {}
+
+
+def remember(namespace: str, operator: Operator) -> None:
+    """Make the ops of an operator known to :func:`explain`."""
+    for op in operator.ops:
+        _operators[f"{namespace}::{op.name}"] = (operator, op)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch on a GPU, or the one kernel of a call on the CPU (grid None).
+
+    ``vector``: elements of an access where operands are ``aligned``. ``width``: the row length that the kernel is
+    compiled for, or None.
+    """
+
+    name: str
+    grid: tuple[int, int, int] | None = None
+    block: int = 0
+    cluster: int = 1
+    shared_bytes: int = 0
+    vector: int = 0
+    width: int | None = None
+    aligned: bool = True
+    operands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.grid is None:
+            return self.name
+        cluster = f" in clusters of {self.cluster}" if self.cluster > 1 else ""
+        return (
+            f"{self.name}: grid {' x '.join(map(str, self.grid))}{cluster}, block {self.block}, "
+            f"vectors of {self.vector}, {'aligned' if self.aligned else 'not aligned'}, "
+            f"for {'any width' if self.width is None else f'width {self.width}'}"
+        )
+
+
+@dataclass(frozen=True)
+class Call:
+    """The path of one op.
+
+    ``path``: "cuda", "cpu/<isa>/<kernel>", "definition" (``reason`` says why), "empty" or "nothing" (no result wanted).
+    ``copies`` and ``casts``: operands that go through a temporary. ``read``, ``written``: bytes that the kernels move,
+    each operand once a kernel; ``temporary``: bytes moved to make copies, casts and partial sums.
+    """
+
+    op: str
+    where: str
+    path: str
+    reason: str = ""
+    rows: int = 0
+    columns: int = 0
+    math: str = ""
+    kernels: tuple[Kernel, ...] = ()
+    copies: tuple[str, ...] = ()
+    casts: tuple[str, ...] = ()
+    read: int = 0
+    written: int = 0
+    temporary: int = 0
+    why_not_faster: tuple[str, ...] = ()
+    results: Mapping[str, TensorSpec] = field(default_factory=dict, repr=False)
+
+    def lines(self) -> Iterator[str]:
+        space = f", {self.rows} rows of {self.columns}, math in {self.math}" if self.rows else ""
+        yield f"{self.op} on {self.where}: {self.path.partition('/')[0]}{space}"
+        if self.reason:
+            yield f"  because         {self.reason}"
+        for kernel in self.kernels:
+            yield f"  kernel          {kernel}"
+        if self.kernels:
+            moved = f"{_size(self.read)} read, {_size(self.written)} written"
+            yield f"  moves           {moved}" + (
+                f", {_size(self.temporary)} for temporaries" if self.temporary else ""
+            )
+            for what, names in (("copies", self.copies), ("casts", self.casts)):
+                yield f"  {what:<16}{', '.join(names) or 'none'}"
+        for why in self.why_not_faster:
+            yield f"  not faster      {why}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The calls that one call of an operator makes: itself, and where a gradient is wanted its backward.
+
+    ``saved``: what is kept for the backward, with its size in bytes.
+    """
+
+    calls: tuple[Call, ...]
+    saved: Mapping[str, int] | None = None
+
+    def __str__(self) -> str:
+        lines = list(self.calls[0].lines())
+        if self.saved is None:
+            lines.append("  saved           nothing: no gradient is wanted")
+        else:
+            lines.append("  saved           " + ", ".join(f"{n} ({_size(b)})" for n, b in self.saved.items()))
+        for call in self.calls[1:]:
+            lines += call.lines()
+        return "\n".join(lines)
+
+
+def explain(op: Any, *args: Any, target: str | CudaTarget | None = None, **kwargs: Any) -> Explanation:
+    """The path that a call takes, as an object to print; nothing is computed.
+
+    Args:
+        op: "gelu", "avo::gelu", ``torch.ops.avo.gelu`` or an overload of it; the ``_forward`` and ``_backward`` ops too.
+        args, kwargs: the arguments of the call. Tensors on the meta device and fake tensors will do: of a tensor only its
+            dtype, shape, strides and address count. The incoming gradients of a backward are taken to lie as the results.
+        target: "cpu", or a GPU as "sm_90", whether or not it is there; by default where the tensors are.
+
+    Raises:
+        ValueError: there is no such op, or no target can be told from the tensors.
+        RuntimeError: the call would be refused; with the message that it would have.
+    """
+    name = _name_of(op)
+    operator, found = _operators[name]
+    values = _bound(found, args, kwargs)
+    space_of(found, values)
+    gradient = (
+        found is operator.public
+        and operator.backward is not None
+        and torch.is_grad_enabled()
+        and any(isinstance(v, Tensor) and v.requires_grad for v in values)
+    )
+    device = values[found.primary].device
+    if torch._C._are_functorch_transforms_active():
+        return Explanation(
+            (Call(name, str(device), "definition", "a torch.func transform or forward-mode AD is at work"),)
+        )
+    place, where, refusal = _target(target, device)
+    if refusal:
+        return Explanation((Call(name, where, "definition", refusal),))
+    if not gradient:
+        return Explanation((_call(name, found, values, place, where),))
+    space, _, _ = name.partition("::")
+    forward, backward = operator.forward, operator.backward
+    assert backward is not None
+    first = _call(f"{space}::{forward.name}", forward, values, place, where)
+    results = first.results or _imagined(forward, values)
+    saved = {
+        (found.arguments[i].name if kind == "arg" else forward.returns[i].name): (
+            values[i] if kind == "arg" else results[forward.returns[i].name]
+        )
+        for kind, i in operator.saved
+    }
+    mask = [False] * len(backward.returns)
+    for value, position in zip(values, operator.gradients, strict=True):
+        if position is not None and isinstance(value, Tensor) and value.requires_grad:
+            mask[position] = True
+    plain = [v for v, a in zip(values, found.arguments, strict=True) if a.kind != "tensor"]
+    gradients = [results[r.name] for r in found.returns]
+    incoming = [*gradients, *saved.values(), *plain, mask]
+    second = _call(f"{space}::{backward.name}", backward, incoming, place, where)
+    sizes = {k: _bytes(v) for k, v in saved.items() if v is not None}
+    return Explanation((first, second), sizes)
+
+
+def _name_of(op: Any) -> str:
+    if isinstance(op, torch._ops.OpOverload):
+        name = op._schema.name
+    elif isinstance(op, torch._ops.OpOverloadPacket):
+        name = op._qualified_op_name
+    else:
+        name = str(op) if "::" in str(op) else f"avo::{op}"
+    if name not in _operators:
+        raise ValueError(f"there is no operator {name}; there are {', '.join(sorted(_operators))}")
+    return name
+
+
+def _bound(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """All arguments in the order of the schema, defaults filled in."""
+    names = [a.name for a in op.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    unknown = [k for k in kwargs if k not in names or k in names[: len(args)]]
+    if unknown or len(args) > len(names):
+        raise ValueError(f"{op.name} takes ({', '.join(names)}), not {len(args)} arguments and {unknown}")
+    for a, name, default in zip(op.arguments, names, op.defaults, strict=True):
+        if name not in given and default is None and not (a.optional or a.none):
+            raise ValueError(f"{op.name}: {name} is missing")
+    return tuple(given.get(n, d) for n, d in zip(names, op.defaults, strict=True))
+
+
+def _target(target: str | CudaTarget | None, device: torch.device) -> tuple[CudaTarget | None, str, str]:
+    """Where a call is planned for (None: the CPU), that in words, and why it has no kernels there, or ""."""
+    if native_library.runtime() is None:
+        return None, str(device), "the runtime library is not loaded"
+    if isinstance(target, str) and target.startswith("sm_") and target[3:].isdigit():
+        arch = int(target[3:])
+        target = CudaTarget(arch, _SMS.get(arch, 132))
+    if isinstance(target, CudaTarget):
+        return target, f"sm_{target.arch} with {target.sms} SMs", ""
+    if target == "cpu" or (target is None and device.type == "cpu"):
+        return None, "cpu", ""
+    if target is not None:
+        raise ValueError(f"target must be 'cpu' or a GPU as 'sm_90', but is {target!r}")
+    if device.type == "meta" or (device.type == "cuda" and not torch.cuda.is_available()):
+        raise ValueError(f"a tensor on {device} is nowhere to run: name a target, such as 'sm_90' or 'cpu'")
+    if device.type != "cuda":
+        return None, str(device), f"there are no kernels for {device.type}"
+    about = torch.cuda.get_device_properties(device)
+    arch = 10 * about.major + about.minor
+    place = CudaTarget(arch, about.multi_processor_count, device.index or 0)
+    return place, f"sm_{arch} with {place.sms} SMs", ""
+
+
+def _described(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if value.device.type != "meta" and type(value) in (Tensor, torch.nn.Parameter):
+        address = value.data_ptr()
+    else:  # a fake tensor has no memory: as if its storage were aligned
+        address = int(value.storage_offset()) * value.dtype.itemsize
+    sizes, strides = tuple(map(int, value.shape)), tuple(map(int, value.stride()))
+    return TensorSpec(sizes, value.dtype, strides, address % 256)
+
+
+def _imagined(op: Op, values: Sequence[Any]) -> dict[str, TensorSpec]:
+    """The results of a call that no kernel serves, as the fake kernel makes them."""
+    from .layout import fake
+
+    on_meta = tuple(v.to("meta") if isinstance(v, Tensor) else v for v in values)
+    out = fake(op, on_meta)
+    outs = out if isinstance(out, tuple) else (out,)
+    return {r.name: _described(o) for r, o in zip(op.returns, outs, strict=True)}
+
+
+def _call(name: str, op: Op, values: Sequence[Any], place: CudaTarget | None, where: str) -> Call:
+    native = native_library.runtime()
+    assert native is not None
+    numbers = [
+        float(v) if a.kind == "float" and v is not None else v
+        for a, v in zip(op.arguments, values, strict=True)
+    ]
+    lines = [text.split(" ") for text in native.describe(name, *map(_described, numbers), target=place)]
+    facts: dict[str, list[list[str]]] = {}
+    for word, *rest in lines:
+        facts.setdefault(word, []).append(rest)
+    path = facts["path"][0][0]
+    results = dict(_result(rest) for rest in facts.get("result", ()))
+    if path in ("definition", "empty", "nothing"):
+        reason = " ".join(facts["reason"][0]) if "reason" in facts else ""
+        return Call(name, where, path, reason, results=results)
+    rows, columns = map(int, facts["space"][0][:2])
+    operands = {rest[0]: rest for rest in facts["operand"]}
+    kernels = tuple(_kernels(path, facts))
+    elements = {"MN": rows * columns, "N": columns, "M": rows}
+    arguments = {a.name for a in op.arguments}
+    read = written = temporary = 0
+    for operand in (operands[n] for k in kernels for n in k.operands):
+        moved = elements[operand[1]] * _BYTES[operand[2]]
+        read, written = (read + moved, written) if operand[0] in arguments else (read, written + moved)
+    casts = {n: rest[rest.index("cast") + 1] for n, rest in operands.items() if "cast" in rest}
+    copies = tuple(n for n, rest in operands.items() if "copy" in rest)
+    for n in {*copies, *casts}:
+        operand = operands[n]
+        temporary += elements[operand[1]] * (_BYTES[operand[2]] + _BYTES[casts.get(n, operand[2])])
+    math = facts["dtypes"][0][2] if place is not None else _math(values)
+    for groups, sums, n in facts.get("workspace", ()):
+        temporary += 2 * int(groups) * int(sums) * int(n) * _BYTES[math]
+    return Call(
+        name, where, path, "", rows, columns, math, kernels, copies,
+        tuple(f"{n} from {dtype} to {operands[n][2]}" for n, dtype in casts.items()),
+        read, written, temporary, tuple(_why_not_faster(op, values, facts, copies)), results,
+    )  # fmt: skip
+
+
+def _math(values: Sequence[Any]) -> str:
+    dtypes = [v.dtype for v in values if isinstance(v, Tensor | TensorSpec)]
+    return "f64" if torch.float64 in dtypes else "f32"
+
+
+def _kernels(path: str, facts: Mapping[str, list[list[str]]]) -> Iterator[Kernel]:
+    if "step" not in facts:
+        yield Kernel(path, operands=tuple(facts["uses"][0]))
+    for step, variant, params in zip(
+        facts.get("step", ()), facts.get("variant", ()), facts.get("params", ()), strict=True
+    ):
+        _, symbol, _, x, y, z, _, block, _, cluster, _, shared, _, aligned = step
+        pointers = [p.removeprefix("ptr:") for p in params if p.startswith("ptr:") and p != "ptr:null"]
+        yield Kernel(
+            symbol, (int(x), int(y), int(z)), int(block), int(cluster), int(shared), int(variant[0]),
+            None if variant[1] == "any" else int(variant[1]), aligned == "1", tuple(pointers),
+        )  # fmt: skip
+
+
+def _why_not_faster(
+    op: Op, values: Sequence[Any], facts: Mapping[str, list[list[str]]], copies: Sequence[str]
+) -> Iterator[str]:
+    if "skipped" in facts:
+        key = list(op.key(values))
+        record = next(c for c in op.case_records if c["key"] == key)
+        for index, *words in facts["skipped"]:
+            families = [s["family"] for s in record["cuda"][int(index)]["steps"]]
+            yield f"{' + '.join(families)} was passed over: {' '.join(words)}"
+    for vec, width, *missed in facts.get("variant", ()):
+        if missed and width == "any":
+            yield f"the kernel for this width needs aligned rows (vectors of {vec})"
+    for name, what in facts.get("unaligned", ()):
+        yield f"no 16-byte accesses: {_UNALIGNED[what].format(name)}"
+    for name in copies:
+        when = "first" if any(a.name == name for a in op.arguments) else "afterwards"
+        yield f"{name} is copied {when}: the kernel does not take its strides or alignment"
+
+
+def _result(words: Sequence[str]) -> tuple[str, TensorSpec]:
+    name, dtype, *rest = words
+    sizes, _, strides = " ".join(rest).partition("] [")
+    torch_dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+    return name, TensorSpec(_numbers(sizes), torch_dtype[dtype], _numbers(strides))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.strip("[]").split(", ") if n)
+
+
+def _bytes(value: Tensor | TensorSpec) -> int:
+    sizes = value.sizes if isinstance(value, TensorSpec) else value.shape
+    count = 1
+    for size in sizes:
+        count *= int(size)
+    return count * value.dtype.itemsize
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} B"

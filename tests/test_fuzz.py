@@ -1,0 +1,445 @@
+"""Random calls of every op of the catalogue, against float64 and against themselves.
+
+A case draws an operator and one of its patterns, a shape, and for each tensor a layout, a dtype and values; which tensors
+require grad; and how the incoming gradients lie. It checks values and gradients, that layouts and neighbours change no
+bit, that nothing of the caller's is written to, and that a kernel ran.
+
+AVO_OPS_FUZZ_CASES (2000) is the number of cases over all operators, AVO_OPS_FUZZ_SEED the seed, printed on a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from catalogue import LAYOUTS, RECORDS, RELATIVE, WAYS, Way, as_tuple, schema_names
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import avo_ops
+from avo_ops.definitions import OpDef
+from benchmarks.accuracy import twin_of
+
+CASES = int(os.environ.get("AVO_OPS_FUZZ_CASES", "2000"))
+SEED = int(os.environ.get("AVO_OPS_FUZZ_SEED", random.SystemRandom().randrange(2**32)))
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+WIDTHS = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    10,
+    12,
+    15,
+    16,
+    17,
+    31,
+    33,
+    34,
+    36,
+    64,
+    65,
+    100,
+    127,
+    257,
+    300,
+    513,
+    1026,
+]
+LEADING = [1, 2, 3, 4, 5, 7, 0, 9]
+VALUES = ["normal", "small", "tails", "mean", "constant", "zeros", "denormal", "outlier", "special"]
+
+
+def values(kind: str, shape: tuple[int, ...], generator: torch.Generator, coarse: bool) -> torch.Tensor:
+    """``coarse``: sums of two are exact in bfloat16, for operators that round one result before another uses it."""
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    if coarse:
+        x = (x * 8).round().clamp(-64, 64) / 8
+        return {"small": x / 1024, "mean": x.clamp(-1, 1) + 8, "constant": x * 0 + 3}.get(kind, x)
+    match kind:
+        case "small":
+            return x * 1e-3
+        case "tails":
+            return x * 8
+        case "mean":
+            return x + 100
+        case "constant":
+            return torch.full_like(x, 3.1)
+        case "zeros":
+            return torch.where(x > 0, 0.0, -0.0)
+        case "denormal":
+            return x * 1e-39
+        case "outlier":
+            return torch.where(x > 2, x * 1000, x)
+        case "special":
+            for value in (float("inf"), float("-inf"), float("nan")):
+                here = torch.rand(shape[:1] or (1,), generator=generator) < 0.2
+                if x.numel():
+                    x[here if x.dim() else ...] = value
+            return x
+    return x
+
+
+@dataclass(frozen=True)
+class Case:
+    """What hypothesis draws; the numbers come from ``seed``."""
+
+    shape: tuple[int, ...]
+    columns: int  # trailing dims of a record that counts them
+    dim: int
+    patterns: int
+    broadcast: int
+    layouts: tuple[str, ...]
+    dtypes: tuple[torch.dtype, ...]
+    values: tuple[str, ...]
+    wanted: int  # bits: which tensors require grad
+    gradients: tuple[str, ...]
+    omit: bool
+    seed: int
+
+
+GRADIENTS = [*LAYOUTS, "expanded", "expanded rows"]
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    rank = draw(st.sampled_from([2, 2, 3, 1, 4, 0]))
+    shape = tuple(draw(st.sampled_from(LEADING)) for _ in range(rank - 1))
+    if rank:
+        shape += (draw(st.sampled_from(WIDTHS)),)
+    four = lambda choices: tuple(draw(st.sampled_from(choices)) for _ in range(4))  # noqa: E731
+    same = draw(st.booleans())
+    dtypes = four(DTYPES)
+    return Case(
+        shape=shape,
+        columns=draw(st.integers(1, 2)),
+        dim=draw(st.integers(-4, 3)),
+        patterns=draw(st.integers(0, 7)),
+        broadcast=draw(st.integers(-3, 4)),
+        layouts=four(list(LAYOUTS)),
+        dtypes=(dtypes[0],) * 4 if same else dtypes,
+        values=(draw(st.sampled_from(VALUES)), *("normal",) * 3),
+        wanted=draw(st.integers(0, 15)),
+        gradients=four(GRADIENTS),
+        omit=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**20)),
+    )
+
+
+@dataclass
+class Built:
+    arguments: dict[str, Any]
+    columns: tuple[int, ...]  # dims of x
+
+    @property
+    def any(self) -> bool:
+        """Whether there is an element to compute."""
+        return all(next(iter(self.tensors.values())).shape)
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {k: v for k, v in self.arguments.items() if isinstance(v, torch.Tensor)}
+
+
+def build(record: OpDef, case: Case, device: str) -> Built | None:
+    """The arguments of a case; None where the operator has no such call."""
+    generator = torch.Generator().manual_seed(case.seed)
+    shape, rank = case.shape, len(case.shape)
+    rule = record.columns.rule
+    if rule == "dim":
+        if not -max(rank, 1) <= case.dim < max(rank, 1):
+            return None
+        columns: tuple[int, ...] = (case.dim % rank,) if rank else ()
+    elif rule == "flat":
+        columns = ()
+    else:
+        count = 1 if rule == "last" else case.columns
+        if count > rank:
+            return None
+        columns = tuple(range(rank - count, rank))
+    arguments: dict[str, Any] = {}
+    place = optional = 0
+    for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
+        kind = str(a.type)
+        if "Tensor" in kind:
+            given_shape = tuple(shape[d] for d in columns) if record.spans.get(a.name) == "N" else shape
+            if place and a.name not in record.spans and 0 <= case.broadcast < rank:
+                given_shape = tuple(1 if d == case.broadcast else s for d, s in enumerate(shape))
+            rounded = len(record.results) > 1 and a.name not in record.spans
+            kind_of = case.values[0 if rounded else place]
+            tensor = values(kind_of, given_shape, generator, rounded).to(case.dtypes[place])
+            tensor = LAYOUTS[case.layouts[place]](tensor.to(device))
+            if kind.startswith("Optional"):
+                optional += 1
+                if not case.patterns >> optional - 1 & 1:
+                    tensor = None
+            arguments[a.name] = tensor
+            place += 1
+        elif kind == "List[int]":
+            arguments[a.name] = [shape[d] for d in columns]
+        elif kind == "int":
+            arguments[a.name] = case.dim
+        elif kind == "str":
+            arguments[a.name] = record.choices[a.name][case.patterns % len(record.choices[a.name])]
+        elif "float" in kind:
+            arguments[a.name] = a.default_value if case.patterns & 4 else 1e-3
+    return Built(arguments, columns)
+
+
+def exact(record: OpDef, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same values in float64, None as the number that it stands for."""
+    double = any(isinstance(v, torch.Tensor) and v.dtype == torch.float64 for v in arguments.values())
+    found = {k: v.detach().double() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    for name, of in record.none_scalars.items():
+        if found[name] is None:
+            found[name] = of(torch.float64 if double else torch.float32)
+    return found
+
+
+def call(record: OpDef, arguments: dict[str, Any], omit: bool = False) -> tuple[torch.Tensor, ...]:
+    function = getattr(torch.ops.avo, record.name)
+    if omit:  # as a caller would, without what has its default
+        schema = torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments
+        needed = [a.name for a in schema if not a.has_default_value()]
+        rest = {
+            a.name: arguments[a.name]
+            for a in schema
+            if a.has_default_value()
+            and (isinstance(arguments[a.name], torch.Tensor) or arguments[a.name] != a.default_value)
+        }
+        return as_tuple(function(*[arguments[n] for n in needed], **rest))
+    return as_tuple(function(*[arguments[n] for n in schema_names(record)]))
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def memory(tensors: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    return [
+        torch.tensor([], dtype=torch.uint8, device=t.device).set_(t.untyped_storage())
+        for t in tensors.values()
+    ]
+
+
+def incoming(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    gradient = (
+        torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.dtype).to(like.device)
+    )
+    if kind == "expanded":
+        return torch.full((), 0.7, dtype=like.dtype, device=like.device).expand(like.shape)
+    if kind == "expanded rows":
+        return gradient[:1].contiguous().expand(like.shape) if like.dim() and like.shape[0] else gradient
+    return LAYOUTS[kind](gradient)
+
+
+def distance(got: torch.Tensor, want: torch.Tensor, floor: float) -> float:
+    """The largest error beside each value, their mean and ``floor``; infinite where NaN is not met by NaN."""
+    got, want = got.detach().double(), want.detach()
+    if bool((want.isnan() & ~got.isnan()).any()):
+        return float("inf")
+    usual = want.abs() < torch.finfo(torch.float32).max / 8  # beyond, the dtypes differ in what is infinite
+    if not bool(usual.any()):
+        return 0.0
+    got, want = got[usual], want[usual]
+    error = (got - want).abs() / (want.abs() + want.abs().mean() + floor + 1e-300)
+    return float(error.nan_to_num(float("inf")).max())
+
+
+def near(
+    got: torch.Tensor, want: torch.Tensor, tolerance: float, floor: float, twin: Callable[[], torch.Tensor]
+) -> str:
+    """Nothing, or how far the two are apart, if that is more than the tolerance and than twice as far as torch's."""
+    if got.shape != want.shape:
+        return f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
+    error = distance(got, want, floor)
+    if error <= tolerance:
+        return ""
+    other = float("inf")
+    with contextlib.suppress(RuntimeError):  # torch refuses some mixes of dtypes
+        other = distance(twin(), want, floor)
+    # What torch itself cannot do better is the conditioning of the call.
+    return (
+        "" if error <= 2 * other < 1 else f"relative error {error:.2e} > {tolerance:.2e}, torch's {other:.2e}"
+    )
+
+
+def check(record: OpDef, case: Case, way: Way) -> None:
+    with way.context():
+        built = build(record, case, way.device)
+        if built is None:
+            return
+        arguments, named = built.arguments, built.tensors
+        before = [m.clone() for m in memory(named)]
+        out = call(record, arguments, case.omit)
+
+        # values
+        wide = exact(record, arguments)
+        want = as_tuple(record.definition(**wide)) if built.any else None  # torch reduces no empty rows
+        kind = case.values[0]
+        first = next(iter(named.values())).dtype
+        floor = {"constant": 1000.0, "zeros": 1.0, "denormal": 1e-3, "outlier": 10.0, "mean": 1.0}.get(
+            kind, 0.1
+        )
+        owned = {t.untyped_storage().data_ptr() for t in named.values()}
+        for i, (got, r) in enumerate(zip(out, record.results, strict=True)):
+            dtype = named[record.dtypes[r]].dtype if r in record.dtypes else first
+            assert got.dtype == dtype, f"result {r}: {got.dtype}"
+            assert not got.numel() or got.untyped_storage().data_ptr() not in owned, "a result is not its own"
+            if want is not None:
+                said = near(
+                    got,
+                    want[i],
+                    RELATIVE[dtype],
+                    floor,
+                    lambda i=i: as_tuple(twin_of(record)(*arguments.values()))[i],
+                )
+                assert not said, f"result {r}: {said}"
+
+        # layouts
+        plain = {k: v.contiguous() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+        for a, b in zip(out, call(record, plain), strict=True):
+            assert same_bits(a, b), "contiguous operands give other bits"
+
+        # neighbours
+        x = next(iter(named.values()))
+        if out[0].dim() > 1 and out[0].shape[0] > 1 and 0 not in built.columns:
+            row = case.seed % out[0].shape[0]
+            alone = {
+                k: v[row : row + 1] if isinstance(v, torch.Tensor) and v.dim() == x.dim() and v.shape[0] > 1
+                and record.spans.get(k) != "N" else v
+                for k, v in arguments.items()
+            }  # fmt: skip
+            for a, b in zip(call(record, alone), out, strict=True):
+                assert same_bits(a, b[row : row + 1]), "a row alone has other bits"
+
+        # gradients
+        check_gradients(record, case, built, out, floor)
+        for a, b in zip(memory(named), before, strict=True):
+            assert torch.equal(a, b), "an argument was written to"
+
+
+def check_gradients(
+    record: OpDef, case: Case, built: Built, out: tuple[torch.Tensor, ...], floor: float
+) -> None:
+    names = [n for i, n in enumerate(built.tensors) if case.wanted >> i & 1]
+    if not names:
+        return
+    generator = torch.Generator().manual_seed(case.seed + 1)
+    kinds = case.gradients
+    grads = [incoming(kinds[i], o, generator) for i, o in enumerate(out)]
+    used = [i for i in range(len(out)) if len(out) == 1 or i != case.seed % 3]
+    before = [g.clone() for g in grads]
+
+    def gradients(arguments: dict[str, Any], grads: list[torch.Tensor]) -> list[torch.Tensor]:
+        own = {
+            k: v.detach().requires_grad_(k in names) if isinstance(v, torch.Tensor) else v
+            for k, v in arguments.items()
+        }
+        results = call(record, own, case.omit)
+        for a, b in zip(results, out, strict=True):
+            assert same_bits(a, b), "with gradients the results have other bits"
+        roots = [results[i] for i in used]
+        found = torch.autograd.grad(
+            roots,
+            [own[n] for n in names],
+            [grads[i] for i in used],
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        again = torch.autograd.grad(
+            roots, [own[n] for n in names], [grads[i] for i in used], materialize_grads=True
+        )
+        for a, b in zip(found, again, strict=True):
+            assert same_bits(a, b), "a second backward has other bits"
+        return list(found)
+
+    found = gradients(built.arguments, grads)
+    for n, g in zip(names, found, strict=True):
+        assert g.dtype == built.tensors[n].dtype and g.shape == built.tensors[n].shape, f"gradient of {n}"
+    contiguous = {k: v.contiguous() if isinstance(v, torch.Tensor) else v for k, v in built.arguments.items()}
+    for n, a, b in zip(names, found, gradients(contiguous, [g.contiguous() for g in grads]), strict=True):
+        assert same_bits(a, b), f"gradient of {n}: contiguous operands give other bits"
+    for a, b in zip(grads, before, strict=True):
+        assert torch.equal(a, b) or a.isnan().any(), "an incoming gradient was written to"
+    if case.values[0] == "special" or not built.any:
+        return
+
+    wide = exact(record, built.arguments)
+    own = {k: v.requires_grad_(k in names) if isinstance(v, torch.Tensor) else v for k, v in wide.items()}
+    results = as_tuple(record.definition(**own))
+    used = [i for i in used if results[i].requires_grad]
+    want = (
+        torch.autograd.grad(
+            [results[i] for i in used],
+            [own[n] for n in names],
+            [grads[i].double() for i in used],
+            materialize_grads=True,
+        )
+        if used
+        else [torch.zeros_like(own[n]) for n in names]
+    )
+
+    def of_eager() -> dict[str, torch.Tensor]:
+        own = {
+            k: v.detach().requires_grad_(k in names) if isinstance(v, torch.Tensor) else v
+            for k, v in built.arguments.items()
+        }
+        results = as_tuple(twin_of(record)(*own.values()))
+        return dict(
+            zip(
+                names,
+                torch.autograd.grad(
+                    [results[i] for i in used],
+                    [own[n] for n in names],
+                    [grads[i].to(results[i].dtype) for i in used],
+                    materialize_grads=True,
+                ),
+                strict=True,
+            )
+        )
+
+    few = 1
+    for d in built.columns:
+        few *= out[0].shape[d]
+    for n, got, exactly in zip(names, found, want, strict=True):
+        # The elements of a broadcast tensor's gradient are rounded before they are added up.
+        spread_out = n not in record.spans and built.tensors[n].shape != out[0].shape
+        scale = 100.0 if (built.columns and few <= 3) or spread_out else 1.0
+        said = near(got, exactly, 4 * RELATIVE[got.dtype], max(floor, 0.1) * scale, lambda n=n: of_eager()[n])
+        assert not said, f"gradient of {n}: {said}"
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=str)
+@pytest.mark.parametrize("name", RECORDS)
+def test_fuzz(name: str, way: Way) -> None:
+    print(f"AVO_OPS_FUZZ_SEED={SEED}")
+
+    @seed(SEED)
+    @settings(
+        max_examples=-(-CASES // len(RECORDS)),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+        print_blob=True,
+    )
+    @given(cases())
+    def run(case: Case) -> None:
+        # Row results over no columns are the definition's.
+        with contextlib.nullcontext() if 0 in case.shape else avo_ops.strict():
+            check(RECORDS[name], case, way)
+
+    run()
