@@ -6,12 +6,14 @@
 
 namespace avo {
 
-// The path of a cubin for (family, arch) into `path`; 0 when there is none. Called without any lock held, and
-// from any thread, also twice at once for the same family.
+// The path of a cubin for (family, arch) into `path`; 0 when there is none. Arch 0: of a library for the emulator.
+// Called without any lock held, and from any thread, also twice at once for the same family.
 using KernelResolver = int (*)(const char *family, int arch, char *path, int path_size);
 using WarningCallback = void (*)(const char *message);
 
 void set_kernel_resolver(KernelResolver resolver);
+// The path that it gives, or nothing.
+std::string resolve_kernels(const std::string &family, int arch);
 void set_warning_callback(WarningCallback callback);
 void warn(const std::string &message);
 
