@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from .jit import EmulatorCompiler
 from .registry import native_library
+from .registry.store import KernelStore, default_cache_folder
 
-__all__ = ["emulate", "sanitizer_environment"]
+__all__ = ["compile_kernels", "emulate", "sanitizer_environment"]
 
 _ORDERS = ("ascending", "descending", "random")
 
@@ -70,6 +73,19 @@ def _set(emulation: _Emulation) -> None:
     native.emulate(
         emulation.arch, emulation.sms, _ORDERS.index(emulation.order), emulation.seed, emulation.fill
     )
+
+
+def compile_kernels(families: Collection[str], jobs: int | None = None) -> None:
+    """Compile kernel families for the emulator, several at once, as ``emulate`` would one by one.
+
+    Raises:
+        RuntimeError: one did not compile; a warning has said why.
+    """
+    store = KernelStore(None, default_cache_folder(), EmulatorCompiler(), suffix=".so")
+    with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+        for family, path in zip(families, pool.map(lambda f: store.resolve(f, 0), families), strict=True):
+            if path is None:
+                raise RuntimeError(f"the emulator has no library of {family}")
 
 
 def sanitizer_environment() -> dict[str, str]:

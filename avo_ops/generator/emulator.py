@@ -17,7 +17,7 @@ from .build import CSRC, family_source, generated_folder, headers_digest
 # -Og: fifteen kernels of LayerNorm's backward compile in 1.7 s under the sanitizers (-O1: 3.2 s, and -O0 runs slower).
 FLAGS = (
     "-std=c++17", "-Og", "-g1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
-    "-DAVO_EMULATOR", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-but-set-variable",
+    "-DAVO_EMULATOR", "-mtls-dialect=gnu2", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-but-set-variable",
 )  # fmt: skip
 # Checks in line take twice the time to compile.
 SANITIZERS = (

@@ -56,7 +56,9 @@ std::string hex(uint32_t mask) {
   return room;
 }
 
-bool same(const Site &a, const Site &b) { return a.line == b.line && !std::strcmp(a.file, b.file); }
+bool same(const Site &a, const Site &b) {
+  return a.line == b.line && (a.file == b.file || !std::strcmp(a.file, b.file));
+}
 
 // ---- shared memory ----
 
@@ -197,6 +199,7 @@ private:
   std::vector<BlockState> blocks_;
   BlockState cluster_; // its barrier; `exited`: threads of any block
   bool cluster_met_ = false;
+  int warp_waits_ = 0; // threads that wait for lanes
   SharedMemory shared_;
   std::vector<EmulatedThread *> order_; // in which threads run
   size_t position_ = 0;
@@ -365,6 +368,7 @@ EmulatedThread *Grid::warp_of(const EmulatedThread &thread) {
 
 // A lane that has left, or stands elsewhere, cannot come to where others of its warp wait for it.
 void Grid::check_awaited(const EmulatedThread &thread, const char *does) {
+  if (!warp_waits_) return;
   const EmulatedThread *lanes = warp_of(thread);
   for (int i = 0; i < lanes_of(thread); ++i)
     if (lanes[i].state == State::Warp && lanes[i].mask >> thread.number % 32 & 1)
@@ -415,6 +419,7 @@ uint64_t Grid::in_warp(bool votes, uint32_t mask, uint64_t value, int source, Si
   for (int i = 0; i < lanes_of(thread); ++i)
     if (lanes[i].state == State::Warp && lanes[i].mask >> lane & 1) check_together(thread, lanes[i]);
   thread.state = State::Warp;
+  ++warp_waits_;
   if (complete(lanes, thread)) {
     uint64_t given[32], holds = 0;
     for (uint32_t left = mask; left; left &= left - 1) {
@@ -426,6 +431,7 @@ uint64_t Grid::in_warp(bool votes, uint32_t mask, uint64_t value, int source, Si
       EmulatedThread &one = lanes[__builtin_ctz(left)];
       one.value = votes ? holds : given[one.source];
       one.state = State::Ready;
+      --warp_waits_;
     }
   }
   resume_next(false);
