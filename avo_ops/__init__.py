@@ -22,7 +22,8 @@ __all__ = ["__version__", "nn", "reset_stats", "stats", "testing"]
 register_catalogue(GeneratorCompiler(), EmulatorCompiler())
 
 if os.environ.get("AVO_OPS_EMULATE", "0") not in ("", "0"):  # for the whole process
-    importlib.import_module(".testing", __name__).emulate().__enter__()
+    _emulation = importlib.import_module(".testing", __name__).emulate()
+    _emulation.__enter__()  # and it lasts as long as this reference to it
 
 
 def __getattr__(name: str) -> Any:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from .jit import EmulatorCompiler
 from .registry import native_library
+from .registry.native import Native, has_sanitizer
 from .registry.store import KernelStore, default_cache_folder
 
 __all__ = ["compile_kernels", "emulate", "sanitizer_environment"]
@@ -70,9 +74,20 @@ def _set(emulation: _Emulation) -> None:
     native = native_library.runtime()
     if native is None:
         raise RuntimeError("avo_ops is not built: make build")
+    if has_sanitizer():
+        _report_threads(native)
     native.emulate(
         emulation.arch, emulation.sms, _ORDERS.index(emulation.order), emulation.seed, emulation.fill
     )
+
+
+@lru_cache(maxsize=1)
+def _report_threads(native: Native) -> None:
+    """Have the sanitizers of this process end their reports with the thread that was running."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if Path(path).name.startswith(("libasan.so", "libubsan.so")):
+            ctypes.CDLL(path).__sanitizer_set_death_callback(native.print_running_thread)
 
 
 def compile_kernels(families: Collection[str], jobs: int | None = None) -> None:

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from .build import CSRC, family_source, generated_folder, headers_digest
 
@@ -88,8 +89,9 @@ def _version() -> str:
 
 
 @lru_cache(maxsize=1)
-def _plan(path: Path, changed: int) -> dict:
-    return json.loads(path.read_text())
+def _plan(path: Path, changed: int) -> dict[str, Any]:
+    plan: dict[str, Any] = json.loads(path.read_text())
+    return plan
 
 
 def _run(command: list[str], folder: str) -> str:

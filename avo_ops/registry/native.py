@@ -305,6 +305,11 @@ class Native:
         """Sends CPU tensors through the CUDA kernels in the emulator; arch 0 ends that (csrc/runtime/api.cpp)."""
         self._lib.avo_emulate(arch, sms, order, seed, fill)
 
+    @property
+    def print_running_thread(self) -> Any:
+        """The C function that writes to stderr which emulated thread is running."""
+        return self._lib.avo_emulator_print_running_thread
+
     def launch_emulated(
         self, path: Path, kernel: str, grid: Sequence[int], block: Sequence[int], cluster: int, shared: int,
         params: Sequence[Any],
