@@ -46,7 +46,8 @@ def family_unit(family: str) -> str:
 
 def inputs(text: str, *, sanitized: bool) -> list[bytes]:
     """All that decides the library of a unit: source, headers, flags, compiler."""
-    return [part.encode() for part in (text, headers_digest(), *_flags(sanitized), _version())]
+    headers = [path.read_bytes() for path in sorted((CSRC / "emulator").glob("*.h"))]
+    return [*(p.encode() for p in (text, headers_digest(), *_flags(sanitized), _version())), *headers]
 
 
 def compile_unit(name: str, text: str, *, sanitized: bool) -> bytes:
