@@ -33,9 +33,10 @@ FAMILIES = PLAN["families"]
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
-# Above it adding up partial sums takes seconds: a width runs if it brings a kernel that has not run, more than once if
-# it brings a template that has not.
-WIDE = 4096
+# Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
+# three; a wider one runs if it brings a kernel that has not run (for one call of an op: in any case), and twice if it
+# brings a template that has not.
+NARROW, WIDE = 512, 2048
 
 # layout, order of threads, fill; the first is compared with float64 and with the others.
 RUNS = (
@@ -141,7 +142,7 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
 
 
 def rows_of(n: int) -> int:
-    return 37 if n <= 256 else 9 if n <= 1024 else 3 if n <= WIDE else 2
+    return 37 if n <= 256 else 9 if n <= NARROW else 3 if n <= WIDE else 2
 
 
 class Operator:
@@ -216,16 +217,18 @@ class Operator:
             )
         return found
 
-    def check_widths(self, call: Call, pair: Pair, layout: str, arch: int) -> int:
+    def check_widths(self, call: Call, pair: Pair, layout: str, arch: int, both_sides: bool = False) -> int:
         """How many calls were checked."""
         count = 0
         for n in sorted(widths(call, pair, layout, arch)):
             steps = call.steps(n, pair, layout, arch)
             kernels, templates = {kernel for _, kernel in steps}, {family for family, _ in steps}
-            few = n > WIDE or arch != ARCHS[0]
-            if few and kernels <= self.kernels:
+            if n <= WIDE and arch == ARCHS[0]:
+                runs = RUNS if n <= NARROW else RUNS[:3]
+            elif kernels <= self.kernels and not both_sides:
                 continue
-            runs = RUNS if not few else RUNS[2:3] if templates <= self.templates else RUNS[1:3]
+            else:
+                runs = RUNS[2:3] if templates <= self.templates else RUNS[1:3]
             # The widths are those of this layout.
             self.check(call, n, pair, arch, [(layout, *runs[0][1:]), *runs[1:]])
             self.kernels |= kernels
@@ -285,10 +288,11 @@ def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
     wanted: set[str] = set()
     for pair, op in itertools.product(pairs, operator.entry["ops"][1:]):
         start, count = time.perf_counter(), 0
-        for call in representative_calls(op):
+        for i, call in enumerate(representative_calls(op)):
             wanted |= {v["symbol"] for family in call.families() for v in pair.variants(family)}
-            for arch in ARCHS:
-                count += operator.check_widths(call, pair, "contiguous", arch)
+            both_sides = i == 0 and pair == pairs[0]
+            count += operator.check_widths(call, pair, "contiguous", ARCHS[0], both_sides)
+            count += operator.check_widths(call, pair, "contiguous", ARCHS[1])
             if op["columns"]["rule"] == "flat":
                 count += operator.check_widths(call, pair, "sliced rows", ARCHS[0])
         yield f"{op['name']} {pair.x},{pair.w}: {count} calls, {time.perf_counter() - start:.1f} s"

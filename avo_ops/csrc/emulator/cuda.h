@@ -29,8 +29,7 @@ extern "C" {
 __attribute__((visibility("default"))) Library avo_emulated_library;
 }
 
-// As a default argument it is the place of the call.
-#define AVO_CALLER __builtin_FILE(), __builtin_LINE()
+// As last parameters: the place of the call.
 #define AVO_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 inline const Engine &engine() { return *avo_emulated_library.engine; }

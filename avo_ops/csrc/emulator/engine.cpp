@@ -149,7 +149,7 @@ private:
 
 // ---- a grid ----
 
-// One grid. Its methods run on the stacks of the threads, but for launch and run_cluster.
+// One grid. Its methods run on the stacks of the threads, but for run and run_cluster.
 class Grid {
 public:
   Grid(Library &library, const Kernel &kernel, const Launch &launch, void **params, const Options &options)
@@ -517,9 +517,11 @@ const Kernel *Kernels::find(const std::string &name) const {
 void launch(const Kernel &kernel, const Launch &launch, void **params, const Options &options) {
   std::lock_guard<std::mutex> lock(launch_mutex());
   Grid running(*kernel.library, kernel, launch, params, options);
+  struct Running {
+    ~Running() { grid = nullptr; }
+  } until_the_end;
   grid = &running;
   std::string fault = running.run();
-  grid = nullptr;
   if (!fault.empty()) fail("avo emulator: ", fault);
 }
 
