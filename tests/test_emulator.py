@@ -150,6 +150,18 @@ RACES = {
         if (threadIdx.x == 32) s = 2;""",
         "__syncthreads();",
     ),
+    "shared memory that is written again too early": (
+        """
+        __shared__ float s[64];
+        for (int k = 0; k < 2; ++k) {
+          s[threadIdx.x] = float(threadIdx.x + 100 * k);
+          __syncthreads();
+          y[threadIdx.x] += s[63 - threadIdx.x];
+          __syncwarp();
+          BARRIER
+        }""",
+        "__syncthreads();",
+    ),
     "a warp that is taken to run in step": (
         """
         __shared__ float s[64];

@@ -39,8 +39,9 @@ struct EmulatedThread {
   Thread seen{}; // by the kernel
   Fiber fiber;
   State state = State::Ready;
-  int number = 0; // in its block
-  Site site{};    // of its wait
+  int number = 0;                       // in its block
+  size_t warp_begin = 0, warp_size = 0; // where its warp is in the order
+  Site site{};                          // of its wait
   // Of a wait in the warp.
   bool votes = false;
   uint32_t mask = 0;
@@ -177,6 +178,7 @@ private:
 
   template <class T> void arrange(std::vector<T> &order);
   void run_cluster(int64_t number);
+  size_t next_position() const;
   void resume_next(bool last);
   void release(size_t begin, size_t end);
   void check_awaited(const EmulatedThread &thread, const char *does);
@@ -270,34 +272,56 @@ void Grid::run_cluster(int64_t number) {
   cluster_ = {};
   cluster_met_ = false;
   shared_.fill(options_.fill);
-  // Blocks in an order, and the threads of each: a block's statics are then exchanged seldom.
+  // Blocks in an order, the warps of each, and their lanes: a block's statics are then exchanged seldom.
   std::vector<int> ranks(launch_.cluster);
   std::iota(ranks.begin(), ranks.end(), 0);
   arrange(ranks);
   order_.clear();
   for (int rank : ranks) {
-    std::vector<EmulatedThread *> block(block_size_);
-    for (int i = 0; i < block_size_; ++i) block[i] = &threads_[static_cast<size_t>(rank) * block_size_ + i];
-    arrange(block);
-    order_.insert(order_.end(), block.begin(), block.end());
+    std::vector<int> warps((block_size_ + 31) / 32);
+    std::iota(warps.begin(), warps.end(), 0);
+    arrange(warps);
+    for (int warp : warps) {
+      std::vector<EmulatedThread *> lanes;
+      for (int i = warp * 32; i < std::min(block_size_, warp * 32 + 32); ++i)
+        lanes.push_back(&threads_[static_cast<size_t>(rank) * block_size_ + i]);
+      arrange(lanes);
+      for (EmulatedThread *lane : lanes) lane->warp_begin = order_.size(), lane->warp_size = lanes.size();
+      order_.insert(order_.end(), lanes.begin(), lanes.end());
+    }
   }
   position_ = order_.size() - 1;
   current_ = nullptr;
   resume_next(false);
 }
 
+// The position of the next thread that can run, or the size of the order. In ascending order all take turns; in the
+// others a warp runs on as long as it can, so that it overtakes the rest of its block between two barriers.
+size_t Grid::next_position() const {
+  if (current_ && options_.order != Order::Ascending) {
+    const size_t begin = current_->warp_begin, size = current_->warp_size;
+    for (size_t i = 1; i <= size; ++i) {
+      const size_t p = begin + (position_ - begin + i) % size;
+      if (order_[p]->state == State::Ready) return p;
+    }
+  }
+  for (size_t i = 1; i <= order_.size(); ++i) {
+    const size_t p = position_ + i < order_.size() ? position_ + i : position_ + i - order_.size();
+    if (order_[p]->state == State::Ready) return p;
+  }
+  return order_.size();
+}
+
 // Runs the next thread that can; back to the launcher if there is none. Returns when this thread's turn has come.
 void Grid::resume_next(bool last) {
   Fiber &from = current_ ? current_->fiber : launcher_;
-  for (size_t i = 0; i < order_.size(); ++i) {
-    if (++position_ == order_.size()) position_ = 0;
-    EmulatedThread *next = order_[position_];
-    if (next->state != State::Ready) continue;
-    if (next == current_) return;
-    current_ = next;
-    library_.thread = &next->seen;
-    shared_.enter(next->seen.rank);
-    switch_fibers(from, next->fiber, last);
+  if (const size_t next = next_position(); next < order_.size()) {
+    position_ = next;
+    if (order_[next] == current_) return;
+    current_ = order_[next];
+    library_.thread = &current_->seen;
+    shared_.enter(current_->seen.rank);
+    switch_fibers(from, current_->fiber, last);
     return;
   }
   if (cluster_.exited < static_cast<int>(threads_.size())) {
