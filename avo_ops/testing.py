@@ -50,7 +50,8 @@ def emulate(
     Args:
         arch: 90 for compute capability 9.0.
         sms: multiprocessors; few of them make persistent kernels go round.
-        order: in which threads and blocks run: "ascending", "descending", or "random" by ``seed``.
+        order: in which threads and blocks run: "ascending", all taking turns, or "descending" or "random" by ``seed``,
+            where a warp runs on as long as it can.
         fill: the byte that shared memory, results and workspaces hold before they are written; 0xFF is NaN.
 
     Raises:
