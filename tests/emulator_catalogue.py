@@ -36,7 +36,7 @@ SMALL = (1, 3, 8, 33)
 # Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
 # three; a wider one runs if it brings a kernel that has not run (for one call of an op: in any case), and twice if it
 # brings a template that has not.
-NARROW, WIDE = 512, 2048
+NARROW, WIDE = 256, 1024
 
 # layout, order of threads, fill; the first is compared with float64 and with the others.
 RUNS = (
@@ -142,7 +142,7 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
 
 
 def rows_of(n: int) -> int:
-    return 37 if n <= 256 else 9 if n <= NARROW else 3 if n <= WIDE else 2
+    return 37 if n <= NARROW else 9 if n <= 512 else 3 if n <= WIDE else 2
 
 
 class Operator:
@@ -296,7 +296,7 @@ def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
             both_sides = i == 0 and pair == pairs[0]
             count += operator.check_widths(call, pair, "contiguous", ARCHS[0], both_sides)
             count += operator.check_widths(call, pair, "contiguous", ARCHS[1])
-            if op["columns"]["rule"] == "flat":
+            if any(alternative["when"] == "flat" for alternative in call.case["cuda"]):
                 count += operator.check_widths(call, pair, "sliced rows", ARCHS[0])
         yield f"{op['name']} {pair.x},{pair.w}: {count} calls, {time.perf_counter() - start:.1f} s"
     ran = {path.partition(" / ")[2] for path in avo_ops.stats()}
