@@ -115,7 +115,7 @@ def ninja_text(cxx: str, compiler: str) -> str:
             f"{RUNTIME_FLAGS} {include}",
             f"{compiler}, torch {torch_version}",
         )
-        for source in _sources("avo_ops/csrc/runtime")
+        for source in [*_sources("avo_ops/csrc/runtime"), *_sources("avo_ops/csrc/emulator")]
     ]
     # torch has its library loaded by the time ours is: the name is enough, whichever torch and wherever it is.
     torch_library = f"-L{shlex.quote(str(torch / 'lib'))} -Wl,--no-as-needed -ltorch_cpu -Wl,--as-needed"

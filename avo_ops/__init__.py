@@ -6,24 +6,29 @@ Importing registers ``torch.ops.avo.*``; it touches no GPU, compiles nothing and
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
-from .jit import GeneratorCompiler
+from .jit import EmulatorCompiler, GeneratorCompiler
 from .registry import explain, register_catalogue, reset_stats, stats, strict
 
 if TYPE_CHECKING:
-    from . import nn
+    from . import nn, testing
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "explain", "nn", "reset_stats", "stats", "strict"]
+__all__ = ["__version__", "explain", "nn", "reset_stats", "stats", "strict", "testing"]
 
-register_catalogue(GeneratorCompiler())
+register_catalogue(GeneratorCompiler(), EmulatorCompiler())
+
+if os.environ.get("AVO_OPS_EMULATE", "0") not in ("", "0"):  # for the whole process
+    _emulation = importlib.import_module(".testing", __name__).emulate()
+    _emulation.__enter__()  # and it lasts as long as this reference to it
 
 
 def __getattr__(name: str) -> Any:
-    if name == "nn":
-        return importlib.import_module(".nn", __name__)
+    if name in ("nn", "testing"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,8 +1,10 @@
-"""Kernels compiled at run time: the catalogue's, for a GPU that the package brought no cubins for."""
+"""Kernels compiled at run time: the catalogue's, for a GPU that the package brought no cubins for, or for the emulator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from .registry.native import has_sanitizer
 
 
 class GeneratorCompiler:
@@ -17,3 +19,17 @@ class GeneratorCompiler:
         from .generator import build
 
         return build.compile_family(family, arch)
+
+
+class EmulatorCompiler:
+    """The catalogue's families as libraries for the emulator, by g++; ``arch`` says nothing here."""
+
+    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+        from .generator import emulator
+
+        return emulator.inputs(emulator.family_unit(family), sanitized=has_sanitizer())
+
+    def compile(self, family: str, arch: str) -> bytes:
+        from .generator import emulator
+
+        return emulator.compile_unit(family, emulator.family_unit(family), sanitized=has_sanitizer())

@@ -20,11 +20,13 @@ RULES: dict[str, tuple[str, ...]] = {
     "avo_ops.registry": ("torch", "avo_ops.definitions"),  # and the generator's results, which are files
     "avo_ops.nn": ("torch", "avo_ops.registry"),
     "avo_ops.jit": ("torch", "avo_ops.generator", "avo_ops.registry"),
+    "avo_ops.testing": ("avo_ops.registry", "avo_ops.jit"),
     "avo_ops.__main__": ("avo_ops",),
-    "avo_ops": ("torch", "avo_ops.registry", "avo_ops.nn", "avo_ops.jit"),
+    "avo_ops": ("torch", "avo_ops.registry", "avo_ops.nn", "avo_ops.jit", "avo_ops.testing"),
     # These run while the package is built, where torch need not be importable.
     "avo_ops.generator.build": ("avo_ops.generator.nvrtc",),
     "avo_ops.generator.nvrtc": (),
+    "avo_ops.generator.emulator": ("avo_ops.generator.build",),
     # Below the trace everything is our own graph.
     "avo_ops.generator.simplify": ("avo_ops.generator",),
     "avo_ops.generator.schedule": ("avo_ops.generator",),

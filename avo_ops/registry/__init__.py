@@ -29,10 +29,11 @@ __all__ = [
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
 
 
-def register_catalogue(compiler: Compiler) -> None:
+def register_catalogue(compiler: Compiler, emulator_compiler: Compiler) -> None:
     """Register every operator of the catalogue; done once, by importing ``avo_ops``.
 
-    ``compiler`` makes a CUDA kernel family that is neither packaged nor cached.
+    ``compiler`` makes a CUDA kernel family that is neither packaged nor cached, ``emulator_compiler`` one that the
+    emulator is to run.
     """
     if _libraries:
         return
@@ -48,5 +49,10 @@ def register_catalogue(compiler: Compiler) -> None:
         register_operator(library, operator, records[entry["name"]])
         remember(NAMESPACE, operator)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
-    native_library.connect(plan, store.resolve, library)
+    emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
+
+    def resolve(family: str, arch: int) -> str | None:
+        return (store if arch else emulator_store).resolve(family, arch)
+
+    native_library.connect(plan, resolve, library)
     strict_from_environment()

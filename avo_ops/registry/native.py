@@ -33,6 +33,11 @@ _SHORT_NAMES = {
 }
 
 
+def has_sanitizer() -> bool:
+    """Whether AddressSanitizer is loaded into this process: then kernels for the emulator are compiled with it."""
+    return hasattr(ctypes.CDLL(None), "__asan_init")
+
+
 class NativeError(RuntimeError):
     """The runtime refused a table, a library or a description."""
 
@@ -232,6 +237,12 @@ class Native:
             ("avo_stats", [], text),
             ("avo_reset_stats", [], None),
             ("avo_set_strict", [ctypes.c_int], None),
+            ("avo_emulate", [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_uint, ctypes.c_int], None),
+            (
+                "avo_emulator_launch",
+                [text, text, ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_void_p)],
+                text,
+            ),
             ("avo_describe_plan", [text, ctypes.POINTER(text)], ctypes.c_int),
         ):
             function = getattr(lib, name)
@@ -298,6 +309,28 @@ class Native:
     def forget_failed_kernels(self) -> None:
         """Makes the runtime ask again for families that could not be loaded."""
         self._lib.avo_forget_failed_kernels()
+
+    def emulate(self, arch: int, sms: int, order: int, seed: int, fill: int) -> None:
+        """Sends CPU tensors through the CUDA kernels in the emulator; arch 0 ends that (csrc/runtime/api.cpp)."""
+        self._lib.avo_emulate(arch, sms, order, seed, fill)
+
+    @property
+    def print_running_thread(self) -> Any:
+        """The C function that writes to stderr which emulated thread is running."""
+        return self._lib.avo_emulator_print_running_thread
+
+    def launch_emulated(
+        self, path: Path, kernel: str, grid: Sequence[int], block: Sequence[int], cluster: int, shared: int,
+        params: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Runs a kernel of a library that generator.emulator made, with the order and fill of the last ``emulate``.
+
+        Raises:
+            NativeError: the kernel did what it may not do.
+        """
+        sizes = (ctypes.c_uint * 8)(*grid, *block, cluster, shared)
+        pointers = (ctypes.c_void_p * max(1, len(params)))(*map(ctypes.addressof, params))
+        self._check(self._lib.avo_emulator_launch(str(path).encode(), kernel.encode(), sizes, pointers))
 
     def stats(self) -> dict[str, int]:
         """How many calls took which path: "namespace::op / path" -> count.

@@ -67,6 +67,7 @@ class KernelStore:
         cache: the user's folder; None or unwritable: a private temporary one, with one warning.
         compiler: makes what is not there; None: nothing is compiled.
         accepts_ptx: whether the driver takes this PTX file (its version may be newer than the driver).
+        suffix: of the files in the cache.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class KernelStore:
         cache: Path | None,
         compiler: Compiler | None,
         accepts_ptx: Callable[[Path], bool] = lambda path: False,
+        suffix: str = ".cubin",
     ) -> None:
+        self._suffix = suffix
         self._packaged, self._cache, self._compiler = packaged, cache, compiler
         self._accepts_ptx = accepts_ptx
         self._mutex = threading.Lock()
@@ -132,7 +135,7 @@ class KernelStore:
             self._warn(f"avo_ops: no kernel {family} for {arch}: {error}")
             return None
         for folder in (self._cache, self._temporary):
-            found = _lookup(folder, key) if folder is not None else None
+            found = _lookup(folder, key, self._suffix) if folder is not None else None
             if found is not None:
                 return found
         return self._compiled(compiler, family, arch, key)
@@ -152,17 +155,17 @@ class KernelStore:
         self, folder: Path, compiler: Compiler, family: str, arch: str, key: str
     ) -> Path | None:
         with _locked(folder, key) as alone:
-            found = _lookup(folder, key)  # another process may have been faster
+            found = _lookup(folder, key, self._suffix)  # another process may have been faster
             if found is not None:
                 return found
             if alone:
-                _remove_leftovers(folder, key)
+                _remove_leftovers(folder, key, self._suffix)
             try:
                 binary = compiler.compile(family, arch)
             except Exception as error:
                 self._warn(f"avo_ops: no kernel {family} for {arch}: {error}")
                 return None
-            return _publish(folder, key, binary)
+            return _publish(folder, key, binary, self._suffix)
 
     def _temporary_folder(self) -> Path:
         with self._mutex:
@@ -188,24 +191,24 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _entries(folder: Path, key: str) -> list[Path]:
-    return sorted((folder / key[:2]).glob(f"{key}-*.cubin"))
+def _entries(folder: Path, key: str, suffix: str) -> list[Path]:
+    return sorted((folder / key[:2]).glob(f"{key}-*{suffix}"))
 
 
-def _lookup(folder: Path, key: str) -> Path | None:
+def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
     """The entry of a key whose content has the checksum in its name."""
-    for path in _entries(folder, key):
+    for path in _entries(folder, key, suffix):
         try:
             content = path.read_bytes()
         except OSError:
             continue
-        if path.name == f"{key}-{_checksum(content)}.cubin":
+        if path.name == f"{key}-{_checksum(content)}{suffix}":
             return path
     return None
 
 
-def _publish(folder: Path, key: str, binary: bytes) -> Path:
-    target = folder / key[:2] / f"{key}-{_checksum(binary)}.cubin"
+def _publish(folder: Path, key: str, binary: bytes, suffix: str) -> Path:
+    target = folder / key[:2] / f"{key}-{_checksum(binary)}{suffix}"
     handle, name = tempfile.mkstemp(prefix=f"{key}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -220,9 +223,9 @@ def _publish(folder: Path, key: str, binary: bytes) -> Path:
     return target
 
 
-def _remove_leftovers(folder: Path, key: str) -> None:
+def _remove_leftovers(folder: Path, key: str, suffix: str) -> None:
     """Remove damaged entries, and what killed writers left. Only under the lock of the key."""
-    for path in [*_entries(folder, key), *(folder / key[:2]).glob(f"{key}.*.tmp")]:
+    for path in [*_entries(folder, key, suffix), *(folder / key[:2]).glob(f"{key}.*.tmp")]:
         with contextlib.suppress(OSError):
             path.unlink()
 

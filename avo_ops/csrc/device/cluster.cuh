@@ -8,7 +8,13 @@ namespace avo {
 // How many blocks share a row of T threads.
 template <int T, int kBlock> constexpr int kBlocksOfRow = T > kBlock ? T / kBlock : 1;
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#ifdef AVO_EMULATOR
+AVO_INLINE int cluster_rank() { return emulator::cluster_rank(); }
+AVO_INLINE void cluster_barrier(AVO_SITE) { emulator::engine().cluster_barrier({file, line}); }
+template <class C> AVO_INLINE void store_in_cluster(C *own, int block, C value, AVO_SITE) {
+  *static_cast<C *>(emulator::engine().in_cluster(own, block, {file, line})) = value;
+}
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 // The number of this block in its cluster.
 AVO_INLINE int cluster_rank() {
   uint32_t rank;

@@ -1,15 +1,28 @@
 // Element types and their conversions. Everything here works under NVRTC without any header of CUDA's.
 #pragma once
 
+#ifdef AVO_EMULATOR
+#include "../emulator/cuda.h"
+#else
 using int32_t = int;
 using uint32_t = unsigned int;
 using uint16_t = unsigned short;
 using int64_t = long long;
 using uint64_t = unsigned long long;
+#endif
 
 #include "math.cuh"
 
 #define AVO_INLINE __device__ __forceinline__
+
+// Dynamic shared memory, as much as the launch asks for; the one way to get it.
+#ifdef AVO_EMULATOR
+#define AVO_DYNAMIC_SHARED(T, name) T *const name = static_cast<T *>(avo::emulator::engine().dynamic_shared())
+#else
+#define AVO_DYNAMIC_SHARED(T, name)                                                                                    \
+  extern __shared__ uint4 avo_dynamic_shared[];                                                                        \
+  T *const name = reinterpret_cast<T *>(avo_dynamic_shared)
+#endif
 
 namespace avo {
 
@@ -47,6 +60,15 @@ template <class X> using accuracy_t = typename Accuracy<X>::type;
 AVO_INLINE uint32_t as_bits(float v) { return __float_as_uint(v); }
 AVO_INLINE float as_float(uint32_t v) { return __uint_as_float(v); }
 
+#ifdef AVO_EMULATOR
+AVO_INLINE float half_to_float(uint16_t h) { return emulator::half_to_float(h); }
+AVO_INLINE uint32_t pack_half(float lo, float hi) {
+  return uint32_t(emulator::to_half(hi)) << 16 | emulator::to_half(lo);
+}
+AVO_INLINE uint32_t pack_bfloat(float lo, float hi) {
+  return uint32_t(emulator::to_bfloat(hi)) << 16 | emulator::to_bfloat(lo);
+}
+#else
 AVO_INLINE float half_to_float(uint16_t h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
@@ -63,6 +85,7 @@ AVO_INLINE uint32_t pack_bfloat(float lo, float hi) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
   return r;
 }
+#endif
 
 AVO_INLINE float widen(float v) { return v; }
 AVO_INLINE double widen(double v) { return v; }

@@ -21,7 +21,11 @@ template <int kUnit, int kWords> AVO_INLINE void shift_bytes(uint32_t (&w)[kWord
   }
 }
 
+#ifdef AVO_EMULATOR
+AVO_INLINE uint4 load_chunk(const uint4 *p, AVO_SITE) { return emulator::load_chunk(p, {file, line}); }
+#else
 AVO_INLINE uint4 load_chunk(const uint4 *p) { return *p; }
+#endif
 
 template <class X, int V> struct Vec {
   static constexpr int kWords = V * int(sizeof(X)) / 4;

@@ -7,6 +7,8 @@
 #include "cpu_kernels.h"
 #include "cuda_kernels.h"
 #include "describe.h"
+#include "emulation.h"
+#include "message.h"
 #include "registry.h"
 #include "run.h"
 #include "stats.h"
@@ -89,3 +91,24 @@ AVO_API int avo_describe_plan(const char *call, const char **out) {
   *out = error ? error : text.c_str();
   return error ? 0 : 1;
 }
+
+// Sends CPU tensors through the CUDA kernels in the emulator, for a GPU of this arch; arch 0 ends that. `order`: of
+// threads and blocks (0 ascending, 1 descending, 2 random by `seed`); `fill`: the byte that memory holds first.
+AVO_API void avo_emulate(int arch, int sms, int order, unsigned seed, int fill) {
+  avo::set_emulation({arch, sms, {static_cast<avo::emulator::Order>(order), seed, static_cast<uint8_t>(fill)}});
+}
+
+// Runs one kernel of a library for the emulator, as avo_emulate was last told. `sizes`: grid x, y, z, block x, y, z,
+// blocks of a cluster, bytes of dynamic shared memory.
+AVO_API const char *avo_emulator_launch(const char *path, const char *kernel, const unsigned *sizes, void **params) {
+  return error_of([&] {
+    const avo::emulator::Kernel *found = avo::emulator::Kernels(path).find(kernel);
+    if (!found) avo::fail(path, " has no kernel ", kernel);
+    avo::emulator::Launch launch{
+        {sizes[0], sizes[1], sizes[2]}, {sizes[3], sizes[4], sizes[5]}, static_cast<int>(sizes[6]), sizes[7]};
+    avo::emulator::launch(*found, launch, params, avo::emulator_options());
+  });
+}
+
+// For a sanitizer that ends the process: writes to stderr which thread of which kernel was running.
+AVO_API void avo_emulator_print_running_thread() { avo::emulator::print_running_thread(); }

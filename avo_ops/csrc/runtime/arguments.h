@@ -48,6 +48,7 @@ struct Arguments {
 int64_t choice_of(const Op &op, const ArgSpec &arg, const char *value, size_t length);
 
 void check_mask_length(const Op &op, const ArgSpec &arg, int64_t length);
+void check_list_length(const Op &op, const ArgSpec &arg, int64_t length);
 
 // Both of these checks, for every argument.
 void check_arguments(const Op &op, Arguments &args);

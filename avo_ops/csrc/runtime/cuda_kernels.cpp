@@ -71,7 +71,7 @@ const DeviceRecord *device_record(int index) {
   return &record;
 }
 
-bool read_file(const char *path, std::string &bytes) {
+bool read_file(const std::string &path, std::string &bytes) {
   std::ifstream file(path, std::ios::binary);
   bytes.assign(std::istreambuf_iterator<char>(file), {});
   return file.good() || file.eof() ? !bytes.empty() : false;
@@ -79,9 +79,8 @@ bool read_file(const char *path, std::string &bytes) {
 
 // Loads the cubin of a family; the reason of a failure in `why`.
 cuda::Library load_library(const std::string &family, int arch, std::string &why) {
-  KernelResolver resolver = kernels().resolver.load();
-  char path[4096] = "";
-  if (!resolver || !resolver(family.c_str(), arch, path, sizeof path)) {
+  const std::string path = resolve_kernels(family, arch);
+  if (path.empty()) {
     why = join("there is no cubin for sm_", arch);
     return nullptr;
   }
@@ -167,6 +166,12 @@ void prepare(cuda::Kernel kernel, const Variant &variant, int device) {
 } // namespace
 
 void set_kernel_resolver(KernelResolver resolver) { kernels().resolver.store(resolver); }
+
+std::string resolve_kernels(const std::string &family, int arch) {
+  KernelResolver resolver = kernels().resolver.load();
+  char path[4096] = "";
+  return resolver && resolver(family.c_str(), arch, path, sizeof path) ? path : "";
+}
 
 void set_warning_callback(WarningCallback callback) { kernels().warning.store(callback); }
 

@@ -6,12 +6,14 @@
 
 namespace avo {
 
-// The path of a cubin for (family, arch) into `path`; 0 when there is none. Called without any lock held, and
-// from any thread, also twice at once for the same family.
+// The path of a cubin for (family, arch) into `path`; 0 when there is none. Arch 0: of a library for the emulator.
+// Called without any lock held, and from any thread, also twice at once for the same family.
 using KernelResolver = int (*)(const char *family, int arch, char *path, int path_size);
 using WarningCallback = void (*)(const char *message);
 
 void set_kernel_resolver(KernelResolver resolver);
+// The path that it gives, or nothing.
+std::string resolve_kernels(const std::string &family, int arch);
 void set_warning_callback(WarningCallback callback);
 void warn(const std::string &message);
 
@@ -25,7 +27,8 @@ Target cuda_target(int device);
 // after one warning for the family, when it cannot be had.
 cuda::Kernel cuda_kernel(const Family &family, const Variant &variant, const Target &target);
 
-// Whether the kernel, which has been loaded, may be launched before the one before it has ended.
+// Whether the kernel, which has been loaded, waits for the one before it by itself, so that it may be launched before
+// that has ended: the finish kernels do.
 bool may_overlap(const Variant &variant, const Target &target);
 
 // torch's current stream of the device; false when this torch has no CUDA.

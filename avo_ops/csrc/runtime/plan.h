@@ -10,9 +10,12 @@ namespace avo {
 
 struct Target {
   bool cuda = false;
-  int device = 0; // index
-  int arch = 0;   // 90 for compute capability 9.0
+  bool emulated = false; // a GPU that is imagined: tensors are on the CPU
+  int device = 0;        // index
+  int arch = 0;          // 90 for compute capability 9.0
   int sms = 0;
+
+  bool has_cuda_memory() const { return cuda && !emulated; }
 };
 
 enum class Outcome : uint8_t {

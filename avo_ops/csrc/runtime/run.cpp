@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "cuda_kernels.h"
+#include "emulation.h"
 #include "strict.h"
 
 namespace avo {
@@ -43,15 +44,15 @@ bool run_plan(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
 } // namespace
 
 OwnedTensor allocate_return(const Plan &plan, const Operand &operand) {
-  return OwnedTensor::empty(operand.ndim, operand.sizes, operand.strides, operand.declared, plan.target.cuda,
-                            plan.target.device);
+  return OwnedTensor::empty(operand.ndim, operand.sizes, operand.strides, operand.declared,
+                            plan.target.has_cuda_memory(), plan.target.device);
 }
 
 OwnedTensor allocate_temporary(const Plan &plan, const Operand &operand, AtenTensorHandle source) {
   if (operand.copy) count(plan.op->copies);
   if (operand.cast) count(plan.op->casts);
   OwnedTensor made = OwnedTensor::empty(operand.ndim, operand.sizes, operand.temp_strides, operand.dtype,
-                                        plan.target.cuda, plan.target.device);
+                                        plan.target.has_cuda_memory(), plan.target.device);
   if (source) made.copy_from(source);
   return made;
 }
@@ -60,6 +61,7 @@ bool call_kernels(const Op &op, const Arguments &args, OwnedTensor *returns) {
   Target target;
   const TensorView &primary = args.of[op.primary].tensor;
   if (primary.cuda) target = cuda_target(primary.device);
+  else if (emulating()) target = emulated_target();
   Plan plan;
   plan_call(op, args, target, plan);
   check_copies(plan);

@@ -53,8 +53,9 @@ struct Variant {
   double persist = 0;
   // Set once by cuda_kernels.cpp; read without a lock.
   mutable std::atomic<void *> kernel[kMaxArchs] = {};
-  mutable std::atomic<bool> waits[kMaxArchs] = {}; // for the kernel before it, so that it may be launched early
-  mutable std::atomic<uint64_t> prepared_devices{0}; // devices on which the function attributes are set
+  mutable std::atomic<bool> waits[kMaxArchs] = {};     // for the kernel before it, so that it may be launched early
+  mutable std::atomic<const void *> emulated{nullptr}; // set once by launch_emulator.cpp
+  mutable std::atomic<uint64_t> prepared_devices{0};   // devices on which the function attributes are set
 };
 
 struct Family {

@@ -42,6 +42,11 @@ public:
     check_shim(torch_get_mutable_data_ptr(handle_, &data), "access to a tensor");
     return data;
   }
+  int64_t storage_bytes() const {
+    int64_t bytes = 0;
+    check_shim(aoti_torch_get_storage_size(handle_, &bytes), "access to a tensor");
+    return bytes;
+  }
   void copy_from(AtenTensorHandle source) const {
     check_shim(aoti_torch_copy_(handle_, source, 0), "copy of a tensor");
   }

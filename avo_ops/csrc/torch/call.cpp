@@ -165,18 +165,32 @@ bool run_kernel(const Operation &op, Arguments &args, at::Tensor *results) {
   return true;
 }
 
-void call_by_dispatcher(const Operation &op, const c10::IValue *values, at::Tensor *results) {
+namespace {
+void call_boxed(const c10::OperatorHandle &handle, const Operation &op, const c10::IValue *values,
+                at::Tensor *results) {
   torch::jit::Stack stack(values, values + op.arguments());
-  op.handle.callBoxed(stack);
+  handle.callBoxed(stack);
   for (size_t i = 0; i < op.returns; ++i)
     if (const at::Tensor *tensor = tensor_of(stack[i])) results[i] = *tensor;
+}
+} // namespace
+
+void call_by_dispatcher(const Operation &op, const c10::IValue *values, at::Tensor *results) {
+  call_boxed(op.handle, op, values, results);
+}
+
+void call_definition(const Operation &op, const c10::IValue *values, at::Tensor *results) {
+  call_boxed(op.definition, op, values, results);
 }
 
 void call_below_autograd(const Operation &op, const c10::IValue *values, at::Tensor *results) {
   at::AutoDispatchBelowAutograd guard;
   if (op.kernels && reaches_kernel(keys_of(op, values))) {
     Arguments args;
-    if (read(op, values, args) && run_kernel(op, args, results)) return;
+    if (read(op, values, args)) {
+      if (!run_kernel(op, args, results)) call_definition(op, values, results);
+      return;
+    }
   }
   call_by_dispatcher(op, values, results);
 }

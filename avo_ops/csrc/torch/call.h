@@ -53,6 +53,8 @@ bool run_kernel(const Operation &op, Arguments &args, at::Tensor *results);
 // A call below autograd, directly if it reaches the kernel, else by the dispatcher.
 void call_below_autograd(const Operation &op, const c10::IValue *values, at::Tensor *results);
 void call_by_dispatcher(const Operation &op, const c10::IValue *values, at::Tensor *results);
+// Where run_kernel says that there is no kernel.
+void call_definition(const Operation &op, const c10::IValue *values, at::Tensor *results);
 
 // The kernel for the CPU and CUDA keys.
 struct Kernel final : c10::OperatorKernel {

@@ -196,13 +196,21 @@ bool serve(const Callable &callable, PyObject *const *objects, size_t count, at:
       return false; // a missing argument without a default
     }
   }
-  if (!seen.requires_grad || !c10::GradMode::is_enabled()) {
-    py::gil_scoped_release no_gil;
-    return run_kernel(op, args, results);
-  }
   Values values;
-  values.reserve(op.arguments());
-  for (size_t i = 0; i < op.arguments(); ++i) values.push_back(to_value(op.kinds[i], args.of[i]));
+  auto make_values = [&] {
+    values.reserve(op.arguments());
+    for (size_t i = 0; i < op.arguments(); ++i) values.push_back(to_value(op.kinds[i], args.of[i]));
+  };
+  if (!seen.requires_grad || !c10::GradMode::is_enabled()) {
+    {
+      py::gil_scoped_release no_gil;
+      if (run_kernel(op, args, results)) return true;
+    }
+    make_values();
+    call_definition(op, values.data(), results);
+    return true;
+  }
+  make_values();
   if (!rule.backward || !one_shape(rule, values.data())) return false;
   py::gil_scoped_release no_gil;
   record(callable.rule, values.data(), results);

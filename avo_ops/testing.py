@@ -1,0 +1,123 @@
+"""CUDA kernels without a GPU: the operators' own kernels and launch plans, run on CPU tensors by the emulator."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from .jit import EmulatorCompiler
+from .registry import native_library
+from .registry.native import Native, has_sanitizer
+from .registry.store import KernelStore, default_cache_folder
+
+__all__ = ["compile_kernels", "emulate", "sanitizer_environment"]
+
+_ORDERS = ("ascending", "descending", "random")
+
+
+@dataclass(frozen=True)
+class _Emulation:
+    arch: int = 0
+    sms: int = 0
+    order: str = "ascending"
+    seed: int = 0
+    fill: int = 0xFF
+
+
+_active = [_Emulation()]
+
+
+@contextmanager
+def emulate(
+    arch: int = 90, sms: int = 132, *, order: str = "ascending", seed: int = 0, fill: int = 0xFF
+) -> Iterator[None]:
+    """Within it ``torch.ops.avo.*`` on CPU tensors is planned for a GPU that is imagined, and run by its CUDA kernels.
+
+    A kernel family is compiled by g++ when it is first used, and kept in the cache folder. What a kernel may not do is
+    a RuntimeError with the kernel, the source line, block and thread: barriers that not all threads reach, lanes of a
+    mask that are absent, access to a block of the cluster that has not begun or has returned. In a process started
+    with ``sanitizer_environment()``, reads and writes outside of an allocation, and misaligned ones, end the process
+    with a report. A missing barrier, or a read of memory that was not written, shows as results that
+    differ between orders or fills.
+
+    Args:
+        arch: 90 for compute capability 9.0.
+        sms: multiprocessors; few of them make persistent kernels go round.
+        order: in which threads and blocks run: "ascending", all taking turns, or "descending" or "random" by ``seed``,
+            where a warp runs on as long as it can.
+        fill: the byte that shared memory, results and workspaces hold before they are written; 0xFF is NaN.
+
+    Raises:
+        RuntimeError: the package is not built.
+        ValueError: an argument is out of range.
+    """
+    if arch <= 0 or sms <= 0 or order not in _ORDERS or not 0 <= fill <= 0xFF:
+        raise ValueError(
+            f"emulate: arch={arch} and sms={sms} must be positive, order={order!r} one of {_ORDERS}, fill={fill} a byte"
+        )
+    _set(_Emulation(arch, sms, order, seed, fill))
+    _active.append(_Emulation(arch, sms, order, seed, fill))
+    try:
+        yield
+    finally:
+        _active.pop()
+        _set(_active[-1])
+
+
+def _set(emulation: _Emulation) -> None:
+    native = native_library.runtime()
+    if native is None:
+        raise RuntimeError("avo_ops is not built: make build")
+    if has_sanitizer():
+        _report_threads(native)
+    native.emulate(
+        emulation.arch, emulation.sms, _ORDERS.index(emulation.order), emulation.seed, emulation.fill
+    )
+
+
+@lru_cache(maxsize=1)
+def _report_threads(native: Native) -> None:
+    """Have the sanitizers of this process end their reports with the thread that was running."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if Path(path).name.startswith(("libasan.so", "libubsan.so")):
+            ctypes.CDLL(path).__sanitizer_set_death_callback(native.print_running_thread)
+
+
+def compile_kernels(families: Collection[str], jobs: int | None = None) -> None:
+    """Compile kernel families for the emulator, several at once, as ``emulate`` would one by one.
+
+    Raises:
+        RuntimeError: one did not compile; a warning has said why.
+    """
+    store = KernelStore(None, default_cache_folder(), EmulatorCompiler(), suffix=".so")
+    with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+        for family, path in zip(families, pool.map(lambda f: store.resolve(f, 0), families), strict=True):
+            if path is None:
+                raise RuntimeError(f"the emulator has no library of {family}")
+
+
+def sanitizer_environment() -> dict[str, str]:
+    """The environment of a process whose emulated kernels are compiled with AddressSanitizer and UBSan.
+
+    Raises:
+        OSError, subprocess.CalledProcessError: there is no g++.
+    """
+    libraries = [
+        subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    return {
+        **os.environ,
+        "LD_PRELOAD": " ".join(os.path.realpath(library) for library in libraries),
+        # Python and torch leak by design; each kernel library has an object of the same name.
+        "ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }

@@ -1,0 +1,321 @@
+"""The CUDA kernels of operators in the emulator, every one of them: run by test_emulator.py, in a process of its own.
+
+    python tests/emulator_catalogue.py --compile
+    python tests/emulator_catalogue.py OPERATOR X,W [X,W ...]      dtypes of row and column operands
+
+Each kernel runs at both sides of every width where the plan changes, on contiguous, sliced and odd rows, in three
+orders of threads and over two fills of memory: the results are the same to the bit, and near float64. Under the
+environment of avo_ops.testing.sanitizer_environment() the sanitizers watch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from catalogue import LAYOUTS, RECORDS, RELATIVE, as_tuple, assert_close
+
+import avo_ops
+from avo_ops import testing
+from avo_ops.registry import native_library
+from avo_ops.registry.native import CudaTarget
+
+PLAN = json.loads((Path(__file__).resolve().parent.parent / "generated" / "plan.json").read_text())
+OPERATORS = {operator["name"]: operator for operator in PLAN["operators"]}
+FAMILIES = PLAN["families"]
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
+SMALL = (1, 3, 8, 33)
+# Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
+# three; a wider one runs if it brings a kernel that has not run (for one call of an op: in any case), and twice if it
+# brings a template that has not.
+NARROW, WIDE = 256, 1024
+
+# layout, order of threads, fill; the first is compared with float64 and with the others.
+RUNS = (
+    ("contiguous", "ascending", 0xFF),
+    ("contiguous", "descending", 0x5A),
+    ("odd rows", "random", 0xFF),
+    ("sliced rows", "descending", 0x5A),
+    ("odd rows", "ascending", 0x5A),
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Dtypes of row operands (and results) and of column operands."""
+
+    x: str
+    w: str
+
+    def of(self, span: str) -> torch.dtype:
+        compute = torch.float64 if self.x == "f64" else torch.float32
+        return {"MN": TORCH[self.x], "N": TORCH[self.w], "M": compute}[span]
+
+    def variants(self, family: str) -> list[dict[str, Any]]:
+        variants = FAMILIES[family]["variants"]
+        return variants.get(f"{self.x},{self.w}") or variants.get(self.x, [])
+
+
+@dataclass(frozen=True)
+class Call:
+    """One case of an op: what its arguments are beside their values."""
+
+    op: dict[str, Any]
+    case: dict[str, Any]
+
+    def families(self) -> set[str]:
+        return {step["family"] for a in self.case["cuda"] for step in a["steps"]}
+
+    def arguments(self, m: int, n: int, pair: Pair, layout: str, seed: int = 0) -> dict[str, Any]:
+        """Random tensors, and plain values otherwise."""
+        generator = torch.Generator().manual_seed(seed)
+        key = iter(self.case["key"])
+        found: dict[str, Any] = {}
+        for arg in self.op["args"]:
+            match arg["kind"]:
+                case "tensor":
+                    shape = {"MN": (m, n), "N": (n,), "M": (m, 1)}[arg["span"]]
+                    tensor = torch.randn(shape, generator=generator, dtype=torch.float64).to(
+                        pair.of(arg["span"])
+                    )
+                    tensor = LAYOUTS[layout](tensor) if arg["span"] == "MN" else tensor
+                    found[arg["name"]] = None if arg["optional"] and not next(key) else tensor
+                case "str":
+                    found[arg["name"]] = arg["choices"][next(key)]
+                case "mask":
+                    found[arg["name"]] = [bool(next(key)) for _ in range(arg["length"])]
+                case kind:
+                    found[arg["name"]] = {"ints": [n], "int": -1, "float": 1e-3}[kind]
+        return found
+
+    def run(self, arguments: dict[str, Any]) -> tuple[torch.Tensor | None, ...]:
+        return as_tuple(getattr(torch.ops.avo, self.op["name"])(*arguments.values()))
+
+    def steps(self, n: int, pair: Pair, layout: str, arch: int) -> list[tuple[str, ...]]:
+        """(family, kernel) of each launch."""
+        native = native_library.runtime()
+        assert native is not None
+        arguments = self.arguments(2, n, pair, layout)
+        lines = native.describe(f"avo::{self.op['name']}", *arguments.values(), target=CudaTarget(arch, SMS))
+        assert lines[0] == "path cuda", lines
+        return [tuple(line.split()[1:3]) for line in lines if line.startswith("step ")]
+
+
+def representative_calls(op: dict[str, Any]) -> list[Call]:
+    """Cases that use all families of an op together."""
+    calls = [Call(op, case) for case in op["cases"] if case["cuda"]]
+    calls.sort(key=lambda call: -len(call.families()))
+    seen: set[str] = set()
+    chosen = []
+    for call in calls:
+        if call.families() - seen:
+            chosen.append(call)
+            seen |= call.families()
+    return chosen
+
+
+def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
+    """Both sides of every width where the kernels change, and some small ones."""
+    ends = {
+        end
+        for family in call.families()
+        for v in pair.variants(family)
+        for end in (v["max_n"], v["exact"])
+        if end is not None and end < 2**20
+    }
+    found = set(SMALL)
+    for end in ends:
+        at, above = (call.steps(n, pair, layout, arch) for n in (end, end + 1))
+        if at != above:
+            found.add(end)
+            if end == 1 or above != call.steps(end - 1, pair, layout, arch):
+                found.add(end + 1)
+    return found
+
+
+def rows_of(n: int) -> int:
+    return 37 if n <= NARROW else 9 if n <= 512 else 3 if n <= WIDE else 2
+
+
+class Operator:
+    """An operator's ops, and its definition in float64."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.record = name, RECORDS[name]
+        self.entry = OPERATORS[name]
+        self.public, self.forward = self.entry["ops"][:2]
+        self.backward = self.entry["ops"][2] if len(self.entry["ops"]) > 2 else None
+        self.kernels: set[str] = set()  # that have run
+        self.templates: set[str] = set()  # that have run in several orders
+
+    def inputs_of_backward(
+        self, call: Call, m: int, n: int, pair: Pair, layout: str
+    ) -> tuple[Any, dict[str, Any]]:
+        """(arguments of the public op, arguments of the backward op with the values that the forward op saves)."""
+        arguments = call.arguments(m, n, pair, layout, seed=1)
+        wanted = self.wanted(arguments["mask"])
+        generator = torch.Generator().manual_seed(2)
+        public: dict[str, Any] = {}
+        for arg in self.public["args"]:
+            name = arg["name"]
+            value = arguments.get(name)
+            if arg["kind"] == "tensor" and value is None and (not arg["optional"] or name in wanted):
+                shape = (m, n) if arg["span"] == "MN" else (n,)
+                value = torch.randn(shape, generator=generator, dtype=torch.float64).to(pair.of(arg["span"]))
+                value = LAYOUTS[layout](value) if arg["span"] == "MN" else value
+            public[name] = value
+        saved = dict(zip((r["name"] for r in self.forward["returns"]), self._forward(public), strict=True))
+        for name, value in arguments.items():
+            span = next(a.get("span") for a in call.op["args"] if a["name"] == name)
+            if name in saved:
+                kept = saved[name]
+                arguments[name] = LAYOUTS[layout](kept) if span == "MN" else kept
+            elif name in public and value is not None:
+                arguments[name] = public[name]
+        return public, arguments
+
+    def _forward(self, public: dict[str, Any]) -> tuple[Any, ...]:
+        return as_tuple(getattr(torch.ops.avo, self.forward["name"])(*public.values()))
+
+    def wanted(self, mask: Sequence[bool]) -> list[str]:
+        """The inputs whose gradients a mask asks for."""
+        return [name for name, index in self.entry["autograd"]["gradients"].items() if mask[index]]
+
+    def reference(self, public: dict[str, Any]) -> tuple[torch.Tensor, ...]:
+        exact = {k: v.double() if isinstance(v, torch.Tensor) else v for k, v in public.items()}
+        return as_tuple(self.record.definition(**exact))
+
+    @torch.enable_grad()
+    def reference_gradients(
+        self, public: dict[str, Any], backward: dict[str, Any]
+    ) -> list[torch.Tensor | None]:
+        """By the position of the gradient among the returns of the backward op."""
+        exact = {
+            k: v.double().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in public.items()
+        }
+        results = as_tuple(self.record.definition(**exact))
+        grads = [v for k, v in backward.items() if k == "grad" or k.startswith("grad_")]
+        given = [(r, g.double()) for r, g in zip(results, grads, strict=True) if g is not None]
+        mask = backward["mask"]
+        positions = self.entry["autograd"]["gradients"]
+        found: list[torch.Tensor | None] = [None] * len(mask)
+        for name in self.wanted(mask):
+            (found[positions[name]],) = torch.autograd.grad(
+                [r for r, _ in given],
+                exact[name],
+                [g for _, g in given],
+                retain_graph=True,
+                materialize_grads=True,
+            )
+        return found
+
+    def check_widths(self, call: Call, pair: Pair, layout: str, arch: int, both_sides: bool = False) -> int:
+        """How many calls were checked."""
+        count = 0
+        for n in sorted(widths(call, pair, layout, arch)):
+            steps = call.steps(n, pair, layout, arch)
+            kernels, templates = {kernel for _, kernel in steps}, {family for family, _ in steps}
+            if n <= WIDE and arch == ARCHS[0]:
+                runs = RUNS if n <= NARROW else RUNS[:3]
+            elif kernels <= self.kernels and not both_sides:
+                continue
+            else:
+                runs = RUNS[2:3] if templates <= self.templates else RUNS[1:3]
+            # The widths are those of this layout.
+            self.check(call, n, pair, arch, [(layout, *runs[0][1:]), *runs[1:]])
+            self.kernels |= kernels
+            self.templates |= templates
+            count += 1
+        return count
+
+    def check(self, call: Call, n: int, pair: Pair, arch: int, runs: Sequence[tuple[str, str, int]]) -> None:
+        """All runs of one call: the same bits, near float64."""
+        m = rows_of(n)
+        is_backward = call.op is self.backward
+        base: tuple[torch.Tensor | None, ...] | None = None
+        for i, (layout, order, fill) in enumerate(runs):
+            with testing.emulate(arch, SMS, order=order, seed=i, fill=fill):
+                if is_backward:
+                    public, arguments = self.inputs_of_backward(call, m, n, pair, layout)
+                else:
+                    public = arguments = call.arguments(m, n, pair, layout)
+                got = call.run(arguments)
+            where = f"{call.op['name']} {call.case['key']} {pair.x},{pair.w} {m}x{n} {layout} {order} {fill:#x} sm_{arch}"
+            if base is None:
+                base = got
+                want = self.reference_gradients(public, arguments) if is_backward else self.reference(public)
+                # Without the argument whose dtype it has, a gradient is in that of the math, and autograd casts it.
+                like = [r["dtype"] for r in call.op["returns"]]
+                cast = [
+                    pair.of("MN") if a is not None and arguments.get(name, a) is None else None
+                    for a, name in zip(got, like, strict=True)
+                ]
+                near = [a if dtype is None else a.to(dtype) for a, dtype in zip(got, cast, strict=True)]
+                self.compare(near, want, n, pair, where, is_backward)
+            for k, (a, b) in enumerate(zip(got, base, strict=True)):
+                assert (a is None) == (b is None), where
+                assert a is None or torch.equal(a, b), f"{where}: result {k} differs from that of {runs[0]}"
+
+    def compare(
+        self, got: Sequence[Any], want: Sequence[Any], n: int, pair: Pair, where: str, is_backward: bool
+    ) -> None:
+        # As in test_catalogue: a result that another one uses is rounded first, and a short row's gradient is a small
+        # difference.
+        base = (1 if len(self.record.results) == 1 else 3) * (2 if n > WIDE else 1)
+        returns = (self.backward if is_backward else self.public)["returns"]
+        for result, a, b in zip(returns, got, want, strict=False):
+            if a is None or b is None:
+                continue
+            # One result is computed from the other as that is stored.
+            coarse = RELATIVE[pair.of("MN")] if len(self.record.results) > 1 else 0.0
+            roundings = base * max(1.0, coarse / RELATIVE[pair.of(result["span"])])
+            scale, floor = (4 * roundings, 100.0 if n <= 3 else 0.1) if is_backward else (roundings, 0.0)
+            floor += torch.finfo(pair.of(result["span"])).tiny  # below it a rounding is absolute
+            assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
+
+
+def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
+    """Runs all of an operator's kernels for pairs of dtypes; a line about each op."""
+    operator = Operator(name)
+    avo_ops.reset_stats()
+    wanted: set[str] = set()
+    if not any(arg.get("span") == "N" for arg in operator.public["args"]):
+        pairs = [pair for pair in pairs if pair.x == pair.w]
+    for pair, op in itertools.product(pairs, operator.entry["ops"][1:]):
+        start, count = time.perf_counter(), 0
+        for i, call in enumerate(representative_calls(op)):
+            wanted |= {v["symbol"] for family in call.families() for v in pair.variants(family)}
+            both_sides = i == 0 and pair == pairs[0]
+            count += operator.check_widths(call, pair, "contiguous", ARCHS[0], both_sides)
+            count += operator.check_widths(call, pair, "contiguous", ARCHS[1])
+            if any(alternative["when"] == "flat" for alternative in call.case["cuda"]):
+                count += operator.check_widths(call, pair, "sliced rows", ARCHS[0])
+        yield f"{op['name']} {pair.x},{pair.w}: {count} calls, {time.perf_counter() - start:.1f} s"
+    ran = {path.partition(" / ")[2] for path in avo_ops.stats()}
+    assert not [path for path in ran if path == "definition" or path.startswith("cpu/")], ran
+    missing = {f"cuda/{kernel}" for kernel in wanted} - ran
+    assert not missing, f"{name}: kernels that no width reached: {sorted(missing)}"
+
+
+def main(args: Sequence[str]) -> None:
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
+    if args[0] == "--compile":
+        start = time.perf_counter()
+        testing.compile_kernels(FAMILIES)
+        print(f"{len(FAMILIES)} families in {time.perf_counter() - start:.0f} s")
+        return
+    for line in check_operator(args[0], [Pair(*pair.split(",")) for pair in args[1:]]):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
