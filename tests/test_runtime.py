@@ -1326,6 +1326,7 @@ def test_descriptions_raise_what_the_call_would(runtime: Runtime) -> None:
 FAKES = r"""
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -1353,6 +1354,11 @@ API int cuLibraryGetKernel(void **k, void *, const char *name) {
   printf("kernel %s\n", name);
   *k = strdup(name);
   return std::strstr(name, "missing") ? 500 : 0;
+}
+API int cuKernelGetAttribute(int *out, int attribute, const char *, int) {
+  const char *version = std::getenv("PTX_VERSION");
+  *out = version ? std::atoi(version) : 90;
+  return attribute == 5 ? 0 : 1;
 }
 API int cuKernelSetAttribute(int a, int v, const char *k, int d) {
   printf("set %d %d %s %d\n", a, v, k, d);
@@ -1519,7 +1525,7 @@ def one_step_op(name: str, family_name: str) -> dict[str, Any]:
     return {**SCALE, "name": name, "schema": schema, "cases": [case([], [True], None, cuda)]}
 
 
-def launches(runtime: Runtime, folder: Path, *calls: str) -> list[list[str]]:
+def launches(runtime: Runtime, folder: Path, *calls: str, ptx_version: int = 90) -> list[list[str]]:
     """What each call, given by the arguments of `call`, asked of torch and the driver in its own process."""
     (folder / "fakes.cpp").write_text(FAKES)
     for define, name in (
@@ -1554,7 +1560,8 @@ def launches(runtime: Runtime, folder: Path, *calls: str) -> list[list[str]]:
     (folder / "table").write_text(native.table_text({"name": "all", "ops": ops}, families, SPACE))
     (folder / "calls").write_text("\n".join(calls) + "\n")
     command = [sys.executable, "-c", FAKE_SESSION, str(folder), str(runtime.native.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    environment = {**os.environ, "PTX_VERSION": str(ptx_version)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return [part.strip().splitlines() for part in done.stdout.split("#\n")[1:]]
 
@@ -1607,9 +1614,13 @@ def test_sums_share_a_workspace(runtime: Runtime, fakes: Path) -> None:
         f"empty 64:1 dtype {BF16} device 1:0 at 0x5000",
         f"empty {66 * 2 * 64}:1 dtype {F32} device 1:0 at 0x6000",
         "launch sums_row_bf16 grid 66 1 1 block 128 1 shared 0 stream 500 params 1000 40 2000 3000 6000",
-        "launch finish_bf16 grid 2 2 1 block 128 1 shared 0 stream 500 params 6000 42 4000 5000 40",
+        # Attribute 6: it may begin before the kernel whose sums it adds has ended, for which it waits.
+        "launch finish_bf16 grid 2 2 1 block 128 1 shared 0 stream 500 attribute 6 1 0 params 6000 42 4000 5000 40",
         "live 0",
     ]
+    # From the PTX of an older arch it cannot wait.
+    (old,) = launches(runtime, fakes, f"1 1 {BF16} 1024 64 64 0", ptx_version=80)
+    assert "attribute" not in next(text for text in old if text.startswith("launch finish"))
 
 
 def test_operands_through_temporaries(runtime: Runtime, fakes: Path) -> None:
@@ -1634,7 +1645,7 @@ def test_results_of_another_dtype_come_from_temporaries(runtime: Runtime, fakes:
         f"empty 64:1 dtype {F32} device 1:0 at 0x7000",  # db
         f"empty {8 * 2 * 64}:1 dtype {F32} device 1:0 at 0x8000",
         "launch sums_row_f32 grid 8 1 1 block 128 1 shared 0 stream 500 params 1000 40 3000 4000 8000",
-        "launch finish_f32 grid 2 2 1 block 1024 1 shared 0 stream 500 params 8000 8 6000 7000 40",
+        "launch finish_f32 grid 2 2 1 block 1024 1 shared 0 stream 500 attribute 6 1 0 params 8000 8 6000 7000 40",
         "copy 0x5000 from 0x6000",
         f"result 0x4000 dtype {F32}",
         f"result 0x5000 dtype {BF16}",
