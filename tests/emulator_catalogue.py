@@ -252,11 +252,11 @@ class Operator:
             if base is None:
                 base = got
                 want = self.reference_gradients(public, arguments) if is_backward else self.reference(public)
-                # Without the argument whose dtype it has, a gradient is in that of the math, and autograd casts it.
-                like = [r["dtype"] for r in call.op["returns"]]
+                # Without an argument whose dtype it has, a gradient is in that of the math, and autograd casts it.
+                like = [r["dtype"].split("|") for r in call.op["returns"]]
                 cast = [
-                    pair.of("MN") if a is not None and arguments.get(name, a) is None else None
-                    for a, name in zip(got, like, strict=True)
+                    pair.of("MN") if a is not None and any(arguments.get(n, a) is None for n in names) else None
+                    for a, names in zip(got, like, strict=True)
                 ]
                 near = [a if dtype is None else a.to(dtype) for a, dtype in zip(got, cast, strict=True)]
                 self.compare(near, want, n, pair, where, is_backward)

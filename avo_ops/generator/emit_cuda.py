@@ -367,7 +367,9 @@ class _RowKernel:
     def _body(self) -> list[str]:
         out = ["  using C = compute_t<X>;"]
         if any(PRIMITIVES[n.op].approximate for n in self.nodes if n.op in PRIMITIVES):
-            out.append("  using A = accuracy_t<X>;")
+            # A sum over rows may be a result of more bits than the rows have.
+            summed = "  using A = Fine;" if self.sums else "  using A = accuracy_t<X>;"
+            out.append("  using A = accuracy_t<X, W>;" if self.column_loads else summed)
         out.append("  constexpr int V = kVector<X>;")
         axis_rows = "y" if self.kind == "column" else "x"
         if self.kind in ("row", "cluster"):
@@ -731,7 +733,7 @@ def _finish_text(
             for n in Graph({"": v}).nodes()
             if n.op == "size"
         }
-        lines, values = Body(Names(), known, "const C", approximate="<A>").emit(list(results.values()))
+        lines, values = Body(Names(), known, "const C").emit(list(results.values()))
         out += [f"  {line}" for line in lines]
         out += [
             f"  if ({r}_ptr) {r}_ptr[column] = narrow<W>({v});" for r, v in zip(results, values, strict=True)

@@ -12,7 +12,7 @@ AVO_INLINE void bias_gelu_backward_tanh(
     const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
     compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
-  using A = accuracy_t<X>;
+  using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();

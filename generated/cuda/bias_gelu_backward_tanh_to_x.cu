@@ -11,7 +11,7 @@ AVO_INLINE void bias_gelu_backward_tanh_to_x(
     const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
-  using A = accuracy_t<X>;
+  using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();

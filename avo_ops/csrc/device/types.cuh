@@ -45,7 +45,7 @@ template <> struct Compute<double> {
 };
 template <class X> using compute_t = typename Compute<X>::type;
 
-// How accurate the elementary functions must be for results of type X.
+// How accurate the elementary functions must be for results of type X, and of type W where they are summed over rows.
 template <class X> struct Accuracy {
   using type = Fine;
 };
@@ -55,7 +55,20 @@ template <> struct Accuracy<f16> {
 template <> struct Accuracy<bf16> {
   using type = Rough;
 };
-template <class X> using accuracy_t = typename Accuracy<X>::type;
+template <class A, class B> struct MoreAccurate {
+  using type = Fine;
+};
+template <class A> struct MoreAccurate<A, A> {
+  using type = A;
+};
+template <> struct MoreAccurate<Coarse, Rough> {
+  using type = Coarse;
+};
+template <> struct MoreAccurate<Rough, Coarse> {
+  using type = Coarse;
+};
+template <class X, class W = X>
+using accuracy_t = typename MoreAccurate<typename Accuracy<X>::type, typename Accuracy<W>::type>::type;
 
 AVO_INLINE uint32_t as_bits(float v) { return __float_as_uint(v); }
 AVO_INLINE float as_float(uint32_t v) { return __uint_as_float(v); }
