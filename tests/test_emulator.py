@@ -406,6 +406,18 @@ def test_every_kernel_of_the_catalogue(part: tuple[str, ...]) -> None:
     assert result.returncode == 0, result.stderr[-4000:]
 
 
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", RECORDS)
+def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AVO_OPS_FUZZ_EMULATED", "1")
+    monkeypatch.setenv("AVO_OPS_FUZZ_CASES", os.environ.get("AVO_OPS_FUZZ_EMULATED_CASES", "500"))
+    result = run_sanitized(
+        "-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider", f"tests/test_fuzz.py::test_fuzz[{name}-emulated]"
+    )
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    assert "1 passed" in result.stdout, result.stdout
+
+
 # ---- through torch.ops.avo ----
 
 

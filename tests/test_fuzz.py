@@ -5,6 +5,7 @@ require grad; and how the incoming gradients lie. It checks values and gradients
 bit, that nothing of the caller's is written to, and that a kernel ran.
 
 AVO_OPS_FUZZ_CASES (2000) is the number of cases over all operators, AVO_OPS_FUZZ_SEED the seed, printed on a failure.
+With AVO_OPS_FUZZ_EMULATED=1 they run by the CUDA kernels in the emulator: test_emulator.py does that, under sanitizers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from benchmarks.accuracy import twin_of
 
 CASES = int(os.environ.get("AVO_OPS_FUZZ_CASES", "2000"))
 SEED = int(os.environ.get("AVO_OPS_FUZZ_SEED", random.SystemRandom().randrange(2**32)))
+
+EMULATED = Way("emulated", "cpu", lambda: avo_ops.testing.emulate(arch=90, sms=4))
+CHOSEN = [EMULATED] if os.environ.get("AVO_OPS_FUZZ_EMULATED") == "1" else list(WAYS.values())
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 WIDTHS = [
@@ -422,7 +426,7 @@ def check_gradients(
         assert not said, f"gradient of {n}: {said}"
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=str)
+@pytest.mark.parametrize("way", CHOSEN, ids=str)
 @pytest.mark.parametrize("name", RECORDS)
 def test_fuzz(name: str, way: Way) -> None:
     print(f"AVO_OPS_FUZZ_SEED={SEED}")

@@ -1,0 +1,83 @@
+"""Tensors of more than 2^32 elements, and strides beyond 2^31: rows among them have the bits of the same rows alone.
+
+On a GPU with 100 GB of free memory; elsewhere offsets of that size are planned in test_runtime.py and not executed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from catalogue import RECORDS, as_tuple
+
+import avo_ops
+from avo_ops.definitions import OpDef
+from benchmarks.accuracy import calls
+
+N = 4096
+M = 2**20 + 2  # M * N is above 2^32, and row 2^19 begins at element 2^31
+ROWS = [0, 1, 2**19 - 1, 2**19, 2**19 + 1, 2**20 - 1, 2**20, 2**20 + 1]
+
+
+def has_room() -> bool:
+    return torch.cuda.is_available() and torch.cuda.mem_get_info()[0] > 100e9
+
+
+pytestmark = [
+    pytest.mark.skipif(not has_room(), reason="needs a GPU with 100 GB of free memory"),
+    pytest.mark.xdist_group("large"),  # one at a time
+]
+
+
+def arguments_of(record: OpDef, m: int) -> list[tuple[str, list[Any]]]:
+    """Every variant of an operator's calls, on bfloat16 tensors."""
+    return [
+        (
+            name,
+            [
+                torch.randn(a, device="cuda", dtype=torch.bfloat16) if isinstance(a, tuple) else a
+                for a in call.values()
+            ],
+        )
+        for name, call in calls(record, m, N)
+    ]
+
+
+def of_rows(a: Any, m: int) -> Any:
+    return a[ROWS] if isinstance(a, torch.Tensor) and a.shape[0] == m else a
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_more_than_two_to_the_32_elements(name: str) -> None:
+    op = getattr(torch.ops.avo, name)
+    for _, arguments in arguments_of(RECORDS[name], M):
+        leaves = [a.requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
+        few = [
+            of_rows(a.detach(), M).requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments
+        ]
+        with avo_ops.strict(copies=True):
+            out, few_out = as_tuple(op(*leaves)), as_tuple(op(*few))
+            for a, b in zip(out, few_out, strict=True):
+                assert torch.equal(a[ROWS], b)
+            grads = [torch.randn_like(o) for o in out]
+            rows = [i for i, a in enumerate(arguments) if isinstance(a, torch.Tensor) and a.shape[0] == M]
+            found = torch.autograd.grad(out, [leaves[i] for i in rows], grads)
+            few_found = torch.autograd.grad(few_out, [few[i] for i in rows], [g[ROWS] for g in grads])
+        for a, b in zip(found, few_found, strict=True):
+            assert torch.equal(a[ROWS], b)
+        del out, grads, found, leaves, arguments
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_stride_beyond_two_to_the_31(name: str) -> None:
+    op = getattr(torch.ops.avo, name)
+    for _, arguments in arguments_of(RECORDS[name], 2):
+        far = []
+        for a in arguments:
+            if isinstance(a, torch.Tensor) and a.dim() == 2:
+                memory = torch.empty(2**31 + 64 + N, device="cuda", dtype=a.dtype)
+                a = memory.as_strided((2, N), (2**31 + 64, 1)).copy_(a)
+            far.append(a)
+        for a, b in zip(as_tuple(op(*far)), as_tuple(op(*arguments)), strict=True):
+            assert torch.equal(a, b)
