@@ -255,7 +255,9 @@ class Operator:
                 # Without an argument whose dtype it has, a gradient is in that of the math, and autograd casts it.
                 like = [r["dtype"].split("|") for r in call.op["returns"]]
                 cast = [
-                    pair.of("MN") if a is not None and any(arguments.get(n, a) is None for n in names) else None
+                    pair.of("MN")
+                    if a is not None and any(arguments.get(n, a) is None for n in names)
+                    else None
                     for a, names in zip(got, like, strict=True)
                 ]
                 near = [a if dtype is None else a.to(dtype) for a, dtype in zip(got, cast, strict=True)]

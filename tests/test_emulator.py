@@ -412,7 +412,14 @@ def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AVO_OPS_FUZZ_EMULATED", "1")
     monkeypatch.setenv("AVO_OPS_FUZZ_CASES", os.environ.get("AVO_OPS_FUZZ_EMULATED_CASES", "500"))
     result = run_sanitized(
-        "-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider", f"tests/test_fuzz.py::test_fuzz[{name}-emulated]"
+        "-m",
+        "pytest",
+        "-q",
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+        f"tests/test_fuzz.py::test_fuzz[{name}-emulated]",
     )
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
     assert "1 passed" in result.stdout, result.stdout
