@@ -133,7 +133,7 @@ std::string describe_operand(const Plan &plan, int k) {
   const Operand &operand = plan.operands[k];
   std::string text = join("operand ", operand_name(*plan.op, k), " ", kSpans[static_cast<int>(operand.span)], " ",
                           short_name(operand.dtype));
-  int dims = plan.target.cuda ? 1 : plan.row_dims;
+  int dims = !plan.target.cuda ? plan.row_dims : plan.matrix_rows ? 2 : 1;
   if (operand.span == Span::MN || !plan.target.cuda) {
     text += join(" col ", operand.col_stride, " rows");
     for (int i = 0; i < dims; ++i) text += join(" ", operand.row_strides[i]);
@@ -149,7 +149,8 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
   case ParamKind::Pointer: return join("ptr:", plan.exists(param.index) ? operand_name(op, param.index) : "null");
   case ParamKind::Stride: {
     const Operand &operand = plan.operands[param.index];
-    std::string text = join("stride:", operand_name(op, param.index), "=", operand.present ? operand.row_strides[0] : 0);
+    std::string text =
+        join("stride:", operand_name(op, param.index), "=", operand.present ? operand.row_strides[0] : 0);
     return operand.present && plan.matrix_rows ? join(text, "+", operand.row_strides[1]) : text;
   }
   case ParamKind::MatrixRows: return join("matrix_rows=", plan.matrix_rows);

@@ -79,7 +79,8 @@ struct Plan {
   int column_begin;    // order[column_begin ...] are the columns (rule flat: those merged into N)
   int64_t M, N;
   bool flat; // all MN operands share one dense layout
-  // CUDA: the rows are those of matrices of matrix_rows, the dims order[matrix_begin ... column_begin); 0: of one matrix.
+  // CUDA: the rows are those of matrices of matrix_rows, the dims order[matrix_begin ... column_begin); 0: of one
+  // matrix.
   int matrix_begin;
   int64_t matrix_rows;
   int row_dims; // CPU
