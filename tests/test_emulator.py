@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from catalogue import RECORDS, as_tuple
+from catalogue import RECORDS
 
 import avo_ops
 from avo_ops import testing
 from avo_ops.generator import emulator
 from avo_ops.registry import native_library
 from avo_ops.registry.native import CudaTarget, NativeError
-from benchmarks.accuracy import calls
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN: dict[str, Any] = json.loads((ROOT / "generated" / "plan.json").read_text())
@@ -427,41 +426,6 @@ def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 # ---- through torch.ops.avo ----
-
-
-def in_packed_heads(x: torch.Tensor) -> torch.Tensor:
-    """The values of (batch, position, head, column) as the middle one of three packed projections."""
-    batch, position, *rest = x.shape
-    wide = x.new_full((batch, position, 3, *rest), float("nan"))
-    wide[:, :, 1] = x
-    return wide[:, :, 1]
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_heads_of_a_packed_projection_run_without_a_copy(name: str) -> None:
-    """Their rows have two strides: of a head, and of a position."""
-    op = getattr(torch.ops.avo, name)
-    for _, call in calls(RECORDS[name], 24, 40):
-        plain, packed = [], []
-        for value in call.values():
-            if isinstance(value, tuple):
-                tensor = torch.randn(value).bfloat16()
-                plain.append(tensor.view(2, 3, 4, 40) if tensor.dim() == 2 else tensor)
-                packed.append(in_packed_heads(plain[-1]) if tensor.dim() == 2 else tensor)
-            else:
-                plain.append(value)
-                packed.append(value)
-        found = []
-        for arguments, place in ((plain, torch.clone), (packed, in_packed_heads)):
-            leaves = [a.detach().requires_grad_() for a in arguments if isinstance(a, torch.Tensor)]
-            rest = iter(leaves)
-            with testing.emulate(arch=90, sms=4), avo_ops.strict(copies=True):
-                out = as_tuple(op(*(next(rest) if isinstance(a, torch.Tensor) else a for a in arguments)))
-                generator = torch.Generator().manual_seed(0)
-                grads = [place(torch.randn(o.shape, generator=generator).bfloat16()) for o in out]
-                found.append([*out, *torch.autograd.grad(out, leaves, grads)])
-        for a, b in zip(*found, strict=True):
-            assert torch.equal(a, b)
 
 
 def test_operators_and_modules_run_by_cuda_kernels() -> None:

@@ -1161,7 +1161,7 @@ AVO_INLINE void relu_squared_backward(
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr) && starts_at_chunk(grad_ptr) && starts_at_chunk(grad_x_ptr);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);
@@ -1210,9 +1210,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void l2_normalize_forward(
-    const X* __restrict__ x_ptr, RowStride x_stride, X* __restrict__ y_ptr, RowStride y_stride,
-    compute_t<X>* __restrict__ statistic0_ptr, compute_t<X>* __restrict__ statistic1_ptr, int64_t matrix_rows,
-    int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride,
+    compute_t<X>* __restrict__ statistic0_ptr, compute_t<X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -1227,8 +1226,7 @@ AVO_INLINE void l2_normalize_forward(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(x_to, x_ptr + place.offset(x_stride));
+      tile.load(x_to, x_ptr + row * x_stride);
     } else {
       clear(x_to);
     }
@@ -1239,7 +1237,6 @@ AVO_INLINE void l2_normalize_forward(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> x_vec[P];
     if constexpr (kAhead) {
 #pragma unroll
@@ -1265,7 +1262,7 @@ AVO_INLINE void l2_normalize_forward(
       for (int j = 0; j < V; ++j) {
         y_out[j] = x_vec[p][j] * t3;
       }
-      tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }
@@ -1274,10 +1271,10 @@ AVO_INLINE void l2_normalize_forward(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \\
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, avo::X* __restrict__ y_ptr, \\
-      avo::RowStride y_stride, avo::compute_t<avo::X>* __restrict__ statistic0_ptr, \\
-      avo::compute_t<avo::X>* __restrict__ statistic1_ptr, int64_t matrix_rows, int64_t M, int64_t N) { \\
-    avo::l2_normalize_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, matrix_rows, M, N); \\
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \\
+      avo::compute_t<avo::X>* __restrict__ statistic0_ptr, \\
+      avo::compute_t<avo::X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) { \\
+    avo::l2_normalize_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, M, N); \\
   }
 """,
     )

@@ -315,7 +315,7 @@ class _RowKernel:
         for n in self.row_loads:
             add("ptr", n.attr, f"const X* __restrict__ {n.attr}_ptr")
             if strided:
-                add("stride", n.attr, f"RowStride {n.attr}_stride")
+                add("stride", n.attr, f"int64_t {n.attr}_stride")
         for n in self.column_loads:
             add("ptr", n.attr, f"const W* __restrict__ {n.attr}_ptr")
         for n in self.statistics:
@@ -323,7 +323,7 @@ class _RowKernel:
         for name in self.stores:
             add("ptr", name, f"X* __restrict__ {name}_ptr")
             if strided:
-                add("stride", name, f"RowStride {name}_stride")
+                add("stride", name, f"int64_t {name}_stride")
         for name in self.row_stores:
             add("ptr", name, f"compute_t<X>* __restrict__ {name}_ptr")
         if self.sums:
@@ -331,7 +331,6 @@ class _RowKernel:
         for n in self.scalars:
             add("scalar", n.attr, f"compute_t<X> {identifier(n.attr)}")
         if strided:
-            add("matrix_rows", "", "int64_t matrix_rows")
             add("M", "", "int64_t M")
         add("N", "", "int64_t N")
 
@@ -383,7 +382,7 @@ class _RowKernel:
             index = "int64_t" if self.kind == "flat" else "int"
             block = "y" if self.kind == "pointwise" else "x"
             tests = [
-                f"starts_at_chunk({name}_ptr{'' if self.kind == 'flat' else f', {name}_stride'})"
+                f"starts_at_chunk({name}_ptr, {'0' if self.kind == 'flat' else f'{name}_stride'})"
                 for name in [*(n.attr for n in self.row_loads), *self.stores]
             ]
             out += [
@@ -443,8 +442,6 @@ class _RowKernel:
             "    const int64_t row = base + own;",
             "    const bool live = row < M;",
         ]
-        if self.looped or self.stores:
-            out.append("    const RowPlace place(row, matrix_rows);")
         if self.looped:
             out += [
                 f"    const C {identifier(n.attr)} = live ? {n.attr}_ptr[row] : C(0);"
@@ -544,7 +541,7 @@ class _RowKernel:
                 continue
             out += [
                 f"{indent}  if (live)",
-                f"{indent}    tile.load({name}_vec, {name}_ptr + place.offset({name}_stride));",
+                f"{indent}    tile.load({name}_vec, {name}_ptr + row * {name}_stride);",
                 f"{indent}  else",
                 f"{indent}    clear({name}_vec);",
             ]
@@ -558,11 +555,8 @@ class _RowKernel:
             f"C& {n.attr}_to" for n in self.statistics
         ]
         out = [f"  const auto fetch = [&]({', '.join(['int64_t row', *into])}) {{", "    if (row < M) {"]
-        if self.row_loads:
-            out.append("      const RowPlace place(row, matrix_rows);")
         out += [
-            f"      tile.load({n.attr}_to, {n.attr}_ptr + place.offset({n.attr}_stride));"
-            for n in self.row_loads
+            f"      tile.load({n.attr}_to, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads
         ]
         out += [f"      {n.attr}_to = {n.attr}_ptr[row];" for n in self.statistics]
         out += ["    } else {"]
@@ -677,7 +671,7 @@ class _RowKernel:
             f"if (live) {self._sum_name(n)}[p][j] += {value};"
             for n, value in zip(self.sums, sums, strict=True)
         ]
-        address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + place.offset({0}_stride)"
+        address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
         live = "true" if self.kind == "flat" else "live"
         loop = [f"C {name}_out[V];" for name in self.stores]
         loop += ["#pragma unroll", "for (int j = 0; j < V; ++j) {", *(f"  {line}" for line in inner), "}"]
@@ -762,8 +756,6 @@ def _finish_text(
 
 def _qualify(declaration: str) -> str:
     """A parameter as it stands outside the namespace, in the macro."""
-    if declaration.startswith("RowStride "):
-        return f"avo::{declaration}"
     for name in ("compute_t<X>", "X*", "W*", "C*"):
         if name in declaration:
             inner = {

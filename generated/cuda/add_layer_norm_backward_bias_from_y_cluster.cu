@@ -7,11 +7,10 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
-    const X* __restrict__ grad_y_ptr, RowStride grad_y_stride, const X* __restrict__ residual_out_ptr,
-    RowStride residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
+    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
+    int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
     const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, compute_t<X>* __restrict__ partials,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -28,9 +27,8 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(grad_y_to, grad_y_ptr + place.offset(grad_y_stride));
-      tile.load(residual_out_to, residual_out_ptr + place.offset(residual_out_stride));
+      tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
+      tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
@@ -52,7 +50,6 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> grad_y_vec[P];
     Vec<X, V> residual_out_vec[P];
     C rstd;
@@ -90,7 +87,7 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
         grad_x_out[j] = t2 + m_fma(t3, rstd * centred, grad_y_vec[p][j] * rstd);
         if (live) sum_grad_bias[p][j] += grad_y_vec[p][j];
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
   __shared__ C shared[R > 1 ? T * P * V : 1];
@@ -101,12 +98,11 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y_cluster(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, avo::RowStride grad_y_stride, \
-      const avo::X* __restrict__ residual_out_ptr, avo::RowStride residual_out_stride, \
+      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
+      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, \
-      int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_bias_from_y_cluster<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, matrix_rows, M, N); \
+      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_bias_from_y_cluster<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -12,7 +12,7 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out(
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr) && starts_at_chunk(grad_x_ptr);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> grad_residual_out_vec[P];
     tile.load(grad_residual_out_vec, grad_residual_out_ptr);

@@ -7,8 +7,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_from_residual_out_rows(
-    const X* __restrict__ grad_residual_out_ptr, RowStride grad_residual_out_stride, X* __restrict__ grad_x_ptr,
-    RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, X* __restrict__ grad_x_ptr,
+    int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -21,8 +21,7 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out_rows(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_residual_out_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(grad_residual_out_to, grad_residual_out_ptr + place.offset(grad_residual_out_stride));
+        tile.load(grad_residual_out_to, grad_residual_out_ptr + row * grad_residual_out_stride);
       } else {
         clear(grad_residual_out_to);
       }
@@ -33,7 +32,6 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out_rows(
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
-      const RowPlace place(row, matrix_rows);
       Vec<X, V> grad_residual_out_vec[P];
       if constexpr (kAhead) {
 #pragma unroll
@@ -50,7 +48,7 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out_rows(
         for (int j = 0; j < V; ++j) {
           grad_x_out[j] = grad_residual_out_vec[p][j];
         }
-        tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
     }
   };
@@ -64,8 +62,7 @@ AVO_INLINE void add_layer_norm_backward_from_residual_out_rows(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_residual_out_ptr, avo::RowStride grad_residual_out_stride, \
-      avo::X* __restrict__ grad_x_ptr, avo::RowStride grad_x_stride, int64_t matrix_rows, int64_t M, \
-      int64_t N) { \
-    avo::add_layer_norm_backward_from_residual_out_rows<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_residual_out_stride, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_from_residual_out_rows<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_residual_out_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

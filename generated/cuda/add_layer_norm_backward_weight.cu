@@ -7,12 +7,11 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_weight(
-    const X* __restrict__ grad_y_ptr, RowStride grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
-    RowStride grad_residual_out_stride, const X* __restrict__ residual_out_ptr, RowStride residual_out_stride,
+    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr,
+    int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
     const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, compute_t<X>* __restrict__ partials,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -31,10 +30,9 @@ AVO_INLINE void add_layer_norm_backward_weight(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(grad_y_to, grad_y_ptr + place.offset(grad_y_stride));
-      tile.load(grad_residual_out_to, grad_residual_out_ptr + place.offset(grad_residual_out_stride));
-      tile.load(residual_out_to, residual_out_ptr + place.offset(residual_out_stride));
+      tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
+      tile.load(grad_residual_out_to, grad_residual_out_ptr + row * grad_residual_out_stride);
+      tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
@@ -58,7 +56,6 @@ AVO_INLINE void add_layer_norm_backward_weight(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> grad_y_vec[P];
     Vec<X, V> grad_residual_out_vec[P];
     Vec<X, V> residual_out_vec[P];
@@ -101,7 +98,7 @@ AVO_INLINE void add_layer_norm_backward_weight(
         grad_x_out[j] = t3 + (grad_residual_out_vec[p][j] + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
         if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
   __shared__ C shared[R > 1 ? T * P * V : 1];
@@ -112,13 +109,12 @@ AVO_INLINE void add_layer_norm_backward_weight(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, avo::RowStride grad_y_stride, \
-      const avo::X* __restrict__ grad_residual_out_ptr, avo::RowStride grad_residual_out_stride, \
-      const avo::X* __restrict__ residual_out_ptr, avo::RowStride residual_out_stride, \
+      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
+      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, \
-      int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, matrix_rows, M, N); \
+      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -7,10 +7,10 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
-    const X* __restrict__ grad_y_ptr, RowStride grad_y_stride, const X* __restrict__ residual_out_ptr,
-    RowStride residual_out_stride, const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
+    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
+    int64_t residual_out_stride, const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
     const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -23,7 +23,6 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
@@ -33,12 +32,12 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
-        tile.load(grad_y_vec, grad_y_ptr + place.offset(grad_y_stride));
+        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
       else
         clear(grad_y_vec);
       Vec<X, V> residual_out_vec[P];
       if (live)
-        tile.load(residual_out_vec, residual_out_ptr + place.offset(residual_out_stride));
+        tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
       Vec<W, V> weight_vec[1];
@@ -58,12 +57,12 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
       constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
-        tile.load(grad_y_vec, grad_y_ptr + place.offset(grad_y_stride));
+        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
       else
         clear(grad_y_vec);
       Vec<X, V> residual_out_vec[P];
       if (live)
-        tile.load(residual_out_vec, residual_out_ptr + place.offset(residual_out_stride));
+        tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
       Vec<W, V> weight_vec[1];
@@ -74,7 +73,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
         const C centred = residual_out_vec[p][j] - mean;
         grad_x_out[j] = t3 + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -83,11 +82,11 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, avo::RowStride grad_y_stride, \
-      const avo::X* __restrict__ residual_out_ptr, avo::RowStride residual_out_stride, \
+      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
+      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight_from_y_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_weight_from_y_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -7,10 +7,10 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_backward_weight_to_weight(
-    const X* __restrict__ grad_y_ptr, RowStride grad_y_stride, const X* __restrict__ residual_out_ptr,
-    RowStride residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
+    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
+    int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr,
     const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    compute_t<X>* __restrict__ partials, int64_t matrix_rows, int64_t M, int64_t N) {
+    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -25,9 +25,8 @@ AVO_INLINE void add_layer_norm_backward_weight_to_weight(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(grad_y_to, grad_y_ptr + place.offset(grad_y_stride));
-        tile.load(residual_out_to, residual_out_ptr + place.offset(residual_out_stride));
+        tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
+        tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
         rstd_to = rstd_ptr[row];
         mean_to = mean_ptr[row];
         residue_to = residue_ptr[row];
@@ -90,11 +89,11 @@ AVO_INLINE void add_layer_norm_backward_weight_to_weight(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, avo::RowStride grad_y_stride, \
-      const avo::X* __restrict__ residual_out_ptr, avo::RowStride residual_out_stride, \
+      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
+      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, \
-      avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::add_layer_norm_backward_weight_to_weight<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, partials, matrix_rows, M, N); \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::add_layer_norm_backward_weight_to_weight<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N); \
   }

@@ -7,10 +7,10 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_forward_loop(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ residual_ptr,
-    RowStride residual_stride, X* __restrict__ y_ptr, RowStride y_stride, X* __restrict__ residual_out_ptr,
-    RowStride residual_out_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
+    X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
+    compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
+    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -23,18 +23,17 @@ AVO_INLINE void add_layer_norm_forward_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> residual_vec[P];
       if (live)
-        tile.load(residual_vec, residual_ptr + place.offset(residual_stride));
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
       tile.each([&](int p, int j) {
@@ -50,12 +49,12 @@ AVO_INLINE void add_layer_norm_forward_loop(
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> residual_vec[P];
       if (live)
-        tile.load(residual_vec, residual_ptr + place.offset(residual_stride));
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
       tile.each([&](int p, int j) {
@@ -78,12 +77,12 @@ AVO_INLINE void add_layer_norm_forward_loop(
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> residual_vec[P];
       if (live)
-        tile.load(residual_vec, residual_ptr + place.offset(residual_stride));
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
       C y_out[V];
@@ -96,8 +95,8 @@ AVO_INLINE void add_layer_norm_forward_loop(
         y_out[j] = y;
         residual_out_out[j] = residual_out;
       }
-      tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
-      tile.store(residual_out_ptr + place.offset(residual_out_stride), p, residual_out_out, live);
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }
@@ -106,11 +105,10 @@ AVO_INLINE void add_layer_norm_forward_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ residual_ptr, \
-      avo::RowStride residual_stride, avo::X* __restrict__ y_ptr, avo::RowStride y_stride, \
-      avo::X* __restrict__ residual_out_ptr, avo::RowStride residual_out_stride, \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
+      int64_t residual_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
       avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t matrix_rows, \
-      int64_t M, int64_t N) { \
-    avo::add_layer_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, matrix_rows, M, N); \
+      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::add_layer_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

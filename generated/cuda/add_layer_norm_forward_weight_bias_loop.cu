@@ -7,11 +7,11 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ residual_ptr,
-    RowStride residual_stride, const W* __restrict__ weight_ptr, const W* __restrict__ bias_ptr,
-    X* __restrict__ y_ptr, RowStride y_stride, X* __restrict__ residual_out_ptr, RowStride residual_out_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
+    const W* __restrict__ weight_ptr, const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride,
+    X* __restrict__ residual_out_ptr, int64_t residual_out_stride, compute_t<X>* __restrict__ rstd_ptr,
+    compute_t<X>* __restrict__ mean_ptr, compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -24,18 +24,17 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> residual_vec[P];
       if (live)
-        tile.load(residual_vec, residual_ptr + place.offset(residual_stride));
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
       tile.each([&](int p, int j) {
@@ -51,12 +50,12 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> residual_vec[P];
       if (live)
-        tile.load(residual_vec, residual_ptr + place.offset(residual_stride));
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
       tile.each([&](int p, int j) {
@@ -79,12 +78,12 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> residual_vec[P];
       if (live)
-        tile.load(residual_vec, residual_ptr + place.offset(residual_stride));
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
       Vec<W, V> weight_vec[1];
@@ -102,8 +101,8 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
         y_out[j] = y_;
         residual_out_out[j] = residual_out;
       }
-      tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
-      tile.store(residual_out_ptr + place.offset(residual_out_stride), p, residual_out_out, live);
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }
@@ -112,12 +111,11 @@ AVO_INLINE void add_layer_norm_forward_weight_bias_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ residual_ptr, \
-      avo::RowStride residual_stride, const avo::W* __restrict__ weight_ptr, \
-      const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ y_ptr, avo::RowStride y_stride, \
-      avo::X* __restrict__ residual_out_ptr, avo::RowStride residual_out_stride, \
-      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t matrix_rows, \
-      int64_t M, int64_t N) { \
-    avo::add_layer_norm_forward_weight_bias_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
+      int64_t residual_stride, const avo::W* __restrict__ weight_ptr, const avo::W* __restrict__ bias_ptr, \
+      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::X* __restrict__ residual_out_ptr, \
+      int64_t residual_out_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
+      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::add_layer_norm_forward_weight_bias_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -8,9 +8,9 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_gelu_backward(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
-    const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, RowStride grad_x_stride,
-    compute_t<X>* __restrict__ partials, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
+    compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
@@ -28,9 +28,8 @@ AVO_INLINE void bias_gelu_backward(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(x_to, x_ptr + place.offset(x_stride));
-        tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
         clear(x_to);
         clear(grad_to);
@@ -43,7 +42,6 @@ AVO_INLINE void bias_gelu_backward(
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
-      const RowPlace place(row, matrix_rows);
       Vec<X, V> x_vec[P];
       Vec<X, V> grad_vec[P];
       if constexpr (kAhead) {
@@ -67,7 +65,7 @@ AVO_INLINE void bias_gelu_backward(
           grad_x_out[j] = t3;
           if (live) sum_grad_bias[p][j] += t3;
         }
-        tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
     }
     __shared__ C shared[R > 1 ? T * P * V : 1];
@@ -83,9 +81,8 @@ AVO_INLINE void bias_gelu_backward(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, \
-      int64_t M, int64_t N) { \
-    avo::bias_gelu_backward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::bias_gelu_backward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

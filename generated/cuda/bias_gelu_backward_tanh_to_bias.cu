@@ -8,9 +8,8 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_gelu_backward_tanh_to_bias(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
-    const W* __restrict__ bias_ptr, compute_t<X>* __restrict__ partials, int64_t matrix_rows, int64_t M,
-    int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    const W* __restrict__ bias_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
@@ -28,9 +27,8 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(x_to, x_ptr + place.offset(x_stride));
-        tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
         clear(x_to);
         clear(grad_to);
@@ -85,8 +83,8 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, const avo::W* __restrict__ bias_ptr, \
-      avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::bias_gelu_backward_tanh_to_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, partials, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::W* __restrict__ bias_ptr, \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::bias_gelu_backward_tanh_to_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, partials, M, N); \
   }

@@ -8,8 +8,8 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_gelu_forward_tanh(
-    const X* __restrict__ x_ptr, RowStride x_stride, const W* __restrict__ bias_ptr, X* __restrict__ y_ptr,
-    RowStride y_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ bias_ptr, X* __restrict__ y_ptr,
+    int64_t y_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
@@ -25,8 +25,7 @@ AVO_INLINE void bias_gelu_forward_tanh(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(x_to, x_ptr + place.offset(x_stride));
+        tile.load(x_to, x_ptr + row * x_stride);
       } else {
         clear(x_to);
       }
@@ -37,7 +36,6 @@ AVO_INLINE void bias_gelu_forward_tanh(
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
-      const RowPlace place(row, matrix_rows);
       Vec<X, V> x_vec[P];
       if constexpr (kAhead) {
 #pragma unroll
@@ -58,7 +56,7 @@ AVO_INLINE void bias_gelu_forward_tanh(
           const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
           y_out[j] = t1 * m_sigmoid<A>(u);
         }
-        tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
     }
   };
@@ -72,7 +70,7 @@ AVO_INLINE void bias_gelu_forward_tanh(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::W* __restrict__ bias_ptr, \
-      avo::X* __restrict__ y_ptr, avo::RowStride y_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::bias_gelu_forward_tanh<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, bias_ptr, y_ptr, y_stride, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ bias_ptr, \
+      avo::X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N) { \
+    avo::bias_gelu_forward_tanh<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, bias_ptr, y_ptr, y_stride, M, N); \
   }

@@ -7,8 +7,7 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void gelu_forward_rows(
-    const X* __restrict__ x_ptr, RowStride x_stride, X* __restrict__ y_ptr, RowStride y_stride,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -22,8 +21,7 @@ AVO_INLINE void gelu_forward_rows(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(x_to, x_ptr + place.offset(x_stride));
+        tile.load(x_to, x_ptr + row * x_stride);
       } else {
         clear(x_to);
       }
@@ -34,7 +32,6 @@ AVO_INLINE void gelu_forward_rows(
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
-      const RowPlace place(row, matrix_rows);
       Vec<X, V> x_vec[P];
       if constexpr (kAhead) {
 #pragma unroll
@@ -51,7 +48,7 @@ AVO_INLINE void gelu_forward_rows(
         for (int j = 0; j < V; ++j) {
           y_out[j] = m_x_ndtr<A>(x_vec[p][j], m_exp_neg_half_sq<A>(x_vec[p][j]));
         }
-        tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
     }
   };
@@ -65,7 +62,7 @@ AVO_INLINE void gelu_forward_rows(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, avo::X* __restrict__ y_ptr, \
-      avo::RowStride y_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::gelu_forward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      int64_t M, int64_t N) { \
+    avo::gelu_forward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
   }

@@ -7,10 +7,10 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward(
-    const X* __restrict__ grad_ptr, RowStride grad_stride, const X* __restrict__ x_ptr, RowStride x_stride,
+    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, RowStride grad_x_stride,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -25,9 +25,8 @@ AVO_INLINE void layer_norm_backward(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(grad_to, grad_ptr + place.offset(grad_stride));
-      tile.load(x_to, x_ptr + place.offset(x_stride));
+      tile.load(grad_to, grad_ptr + row * grad_stride);
+      tile.load(x_to, x_ptr + row * x_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
@@ -49,7 +48,6 @@ AVO_INLINE void layer_norm_backward(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> grad_vec[P];
     Vec<X, V> x_vec[P];
     C rstd;
@@ -86,7 +84,7 @@ AVO_INLINE void layer_norm_backward(
         const C centred = x_vec[p][j] - mean;
         grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -95,10 +93,10 @@ AVO_INLINE void layer_norm_backward(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, avo::RowStride grad_stride, const avo::X* __restrict__ x_ptr, \
-      avo::RowStride x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
+      int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::layer_norm_backward<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::layer_norm_backward<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

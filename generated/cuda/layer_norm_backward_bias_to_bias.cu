@@ -7,8 +7,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_bias_to_bias(
-    const X* __restrict__ grad_ptr, RowStride grad_stride, compute_t<X>* __restrict__ partials,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ grad_ptr, int64_t grad_stride, compute_t<X>* __restrict__ partials, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -23,8 +23,7 @@ AVO_INLINE void layer_norm_backward_bias_to_bias(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
         clear(grad_to);
       }
@@ -65,7 +64,7 @@ AVO_INLINE void layer_norm_backward_bias_to_bias(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, avo::RowStride grad_stride, \
-      avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_bias_to_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, partials, matrix_rows, M, N); \
+      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::layer_norm_backward_bias_to_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, partials, M, N); \
   }

@@ -7,10 +7,10 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_loop(
-    const X* __restrict__ grad_ptr, RowStride grad_stride, const X* __restrict__ x_ptr, RowStride x_stride,
+    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, RowStride grad_x_stride,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -23,7 +23,6 @@ AVO_INLINE void layer_norm_backward_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
@@ -33,12 +32,12 @@ AVO_INLINE void layer_norm_backward_loop(
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
       if (live)
-        tile.load(grad_vec, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       tile.each([&](int p, int j) {
@@ -55,12 +54,12 @@ AVO_INLINE void layer_norm_backward_loop(
       constexpr int p = 0;
       Vec<X, V> grad_vec[P];
       if (live)
-        tile.load(grad_vec, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       C grad_x_out[V];
@@ -69,7 +68,7 @@ AVO_INLINE void layer_norm_backward_loop(
         const C centred = x_vec[p][j] - mean;
         grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -78,10 +77,10 @@ AVO_INLINE void layer_norm_backward_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, avo::RowStride grad_stride, const avo::X* __restrict__ x_ptr, \
-      avo::RowStride x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
+      int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -7,10 +7,9 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    const compute_t<X>* __restrict__ residue_ptr, compute_t<X>* __restrict__ partials, int64_t matrix_rows,
-    int64_t M, int64_t N) {
+    const compute_t<X>* __restrict__ residue_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -26,9 +25,8 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(x_to, x_ptr + place.offset(x_stride));
-        tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
         rstd_to = rstd_ptr[row];
         mean_to = mean_ptr[row];
         residue_to = residue_ptr[row];
@@ -93,10 +91,10 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, \
-      avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, residue_ptr, partials, matrix_rows, M, N); \
+      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N); \
   }

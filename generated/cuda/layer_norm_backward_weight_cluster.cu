@@ -7,11 +7,10 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_backward_weight_cluster(
-    const X* __restrict__ grad_ptr, RowStride grad_stride, const X* __restrict__ x_ptr, RowStride x_stride,
+    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
     const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, compute_t<X>* __restrict__ partials,
-    int64_t matrix_rows, int64_t M, int64_t N) {
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -30,9 +29,8 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(grad_to, grad_ptr + place.offset(grad_stride));
-      tile.load(x_to, x_ptr + place.offset(x_stride));
+      tile.load(grad_to, grad_ptr + row * grad_stride);
+      tile.load(x_to, x_ptr + row * x_stride);
       rstd_to = rstd_ptr[row];
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
@@ -54,7 +52,6 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> grad_vec[P];
     Vec<X, V> x_vec[P];
     C rstd;
@@ -94,7 +91,7 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
         grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * (weight_vec[p][j] * grad_vec[p][j]));
         if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
   __shared__ C shared[R > 1 ? T * P * V : 1];
@@ -105,12 +102,11 @@ AVO_INLINE void layer_norm_backward_weight_cluster(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, avo::RowStride grad_stride, const avo::X* __restrict__ x_ptr, \
-      avo::RowStride x_stride, const avo::W* __restrict__ weight_ptr, \
+      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
+      int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
       const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t matrix_rows, \
-      int64_t M, int64_t N) { \
-    avo::layer_norm_backward_weight_cluster<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, matrix_rows, M, N); \
+      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+    avo::layer_norm_backward_weight_cluster<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -7,9 +7,9 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward_loop(
-    const X* __restrict__ x_ptr, RowStride x_stride, X* __restrict__ y_ptr, RowStride y_stride,
+    const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride,
     compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t matrix_rows, int64_t M, int64_t N) {
+    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -22,13 +22,12 @@ AVO_INLINE void layer_norm_forward_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     C sum_x = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       tile.each([&](int p, int j) {
@@ -43,7 +42,7 @@ AVO_INLINE void layer_norm_forward_loop(
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       tile.each([&](int p, int j) {
@@ -65,7 +64,7 @@ AVO_INLINE void layer_norm_forward_loop(
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       C y_out[V];
@@ -75,7 +74,7 @@ AVO_INLINE void layer_norm_forward_loop(
         const C y = m_fma(centred, rstd, t2);
         y_out[j] = y;
       }
-      tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }
@@ -84,9 +83,8 @@ AVO_INLINE void layer_norm_forward_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, avo::X* __restrict__ y_ptr, \
-      avo::RowStride y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
-      avo::compute_t<avo::X> eps, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::layer_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
+      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::layer_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -7,9 +7,9 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void layer_norm_forward_weight(
-    const X* __restrict__ x_ptr, RowStride x_stride, const W* __restrict__ weight_ptr, X* __restrict__ y_ptr,
-    RowStride y_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, X* __restrict__ y_ptr,
+    int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
+    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -26,8 +26,7 @@ AVO_INLINE void layer_norm_forward_weight(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(x_to, x_ptr + place.offset(x_stride));
+      tile.load(x_to, x_ptr + row * x_stride);
     } else {
       clear(x_to);
     }
@@ -38,7 +37,6 @@ AVO_INLINE void layer_norm_forward_weight(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> x_vec[P];
     if constexpr (kAhead) {
 #pragma unroll
@@ -80,7 +78,7 @@ AVO_INLINE void layer_norm_forward_weight(
         const C y_ = weight_vec[kAhead ? p : 0][j] * y;
         y_out[j] = y_;
       }
-      tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }
@@ -89,9 +87,9 @@ AVO_INLINE void layer_norm_forward_weight(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::W* __restrict__ weight_ptr, \
-      avo::X* __restrict__ y_ptr, avo::RowStride y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
+      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
       avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
-      avo::compute_t<avo::X> eps, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::layer_norm_forward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, matrix_rows, M, N); \
+      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::layer_norm_forward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -7,9 +7,9 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_backward_weight_to_x(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr,
-    RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -26,9 +26,8 @@ AVO_INLINE void rms_norm_backward_weight_to_x(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(x_to, x_ptr + place.offset(x_stride));
-      tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(grad_to, grad_ptr + row * grad_stride);
       rstd_to = rstd_ptr[row];
     } else {
       clear(x_to);
@@ -44,7 +43,6 @@ AVO_INLINE void rms_norm_backward_weight_to_x(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> x_vec[P];
     Vec<X, V> grad_vec[P];
     C rstd;
@@ -73,7 +71,7 @@ AVO_INLINE void rms_norm_backward_weight_to_x(
         const C y = x_vec[p][j] * rstd;
         grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -82,9 +80,9 @@ AVO_INLINE void rms_norm_backward_weight_to_x(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, const avo::W* __restrict__ weight_ptr, \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::rms_norm_backward_weight_to_x<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::rms_norm_backward_weight_to_x<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

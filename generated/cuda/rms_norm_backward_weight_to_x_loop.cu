@@ -7,9 +7,9 @@ namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_backward_weight_to_x_loop(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr,
-    RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -22,19 +22,18 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     const C rstd = live ? rstd_ptr[row] : C(0);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> grad_vec[P];
       if (live)
-        tile.load(grad_vec, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
       Vec<W, V> weight_vec[1];
@@ -50,12 +49,12 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
       constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
-        tile.load(x_vec, x_ptr + place.offset(x_stride));
+        tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
       Vec<X, V> grad_vec[P];
       if (live)
-        tile.load(grad_vec, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
       Vec<W, V> weight_vec[1];
@@ -66,7 +65,7 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
         const C y = x_vec[p][j] * rstd;
         grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -75,9 +74,9 @@ AVO_INLINE void rms_norm_backward_weight_to_x_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, const avo::W* __restrict__ weight_ptr, \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::W* __restrict__ weight_ptr, \
       const avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::X* __restrict__ grad_x_ptr, \
-      avo::RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::rms_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::rms_norm_backward_weight_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -7,8 +7,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void rms_norm_forward(
-    const X* __restrict__ x_ptr, RowStride x_stride, X* __restrict__ y_ptr, RowStride y_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride,
+    compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -23,8 +23,7 @@ AVO_INLINE void rms_norm_forward(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(x_to, x_ptr + place.offset(x_stride));
+      tile.load(x_to, x_ptr + row * x_stride);
     } else {
       clear(x_to);
     }
@@ -35,7 +34,6 @@ AVO_INLINE void rms_norm_forward(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> x_vec[P];
     if constexpr (kAhead) {
 #pragma unroll
@@ -60,7 +58,7 @@ AVO_INLINE void rms_norm_forward(
         const C y = x_vec[p][j] * rstd;
         y_out[j] = y;
       }
-      tile.store(y_ptr + place.offset(y_stride), p, y_out, live);
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }
@@ -69,8 +67,7 @@ AVO_INLINE void rms_norm_forward(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, avo::X* __restrict__ y_ptr, \
-      avo::RowStride y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X> eps, \
-      int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::rms_norm_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, eps, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::rms_norm_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, rstd_ptr, eps, M, N); \
   }

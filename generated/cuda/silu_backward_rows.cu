@@ -7,8 +7,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void silu_backward_rows(
-    const X* __restrict__ x_ptr, RowStride x_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -22,9 +22,8 @@ AVO_INLINE void silu_backward_rows(
     const int own = int(threadIdx.x) / T; // which of the block's rows
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
-        const RowPlace place(row, matrix_rows);
-        tile.load(x_to, x_ptr + place.offset(x_stride));
-        tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+        tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
         clear(x_to);
         clear(grad_to);
@@ -37,7 +36,6 @@ AVO_INLINE void silu_backward_rows(
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
-      const RowPlace place(row, matrix_rows);
       Vec<X, V> x_vec[P];
       Vec<X, V> grad_vec[P];
       if constexpr (kAhead) {
@@ -58,7 +56,7 @@ AVO_INLINE void silu_backward_rows(
           const C t1 = m_sigmoid<A>(x_vec[p][j]);
           grad_x_out[j] = m_fma(t1 * (C(1.0) - t1), x_vec[p][j] * grad_vec[p][j], t1 * grad_vec[p][j]);
         }
-        tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
     }
   };
@@ -72,8 +70,7 @@ AVO_INLINE void silu_backward_rows(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::RowStride x_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, avo::X* __restrict__ grad_x_ptr, avo::RowStride grad_x_stride, \
-      int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::silu_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::silu_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

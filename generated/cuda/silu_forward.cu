@@ -13,7 +13,7 @@ AVO_INLINE void silu_forward(
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr) && starts_at_chunk(y_ptr);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(y_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);

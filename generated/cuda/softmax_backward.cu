@@ -8,8 +8,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void softmax_backward(
-    const X* __restrict__ y_ptr, RowStride y_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
@@ -24,9 +24,8 @@ AVO_INLINE void softmax_backward(
   const int own = int(threadIdx.x) / T; // which of the block's rows
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P]) {
     if (row < M) {
-      const RowPlace place(row, matrix_rows);
-      tile.load(y_to, y_ptr + place.offset(y_stride));
-      tile.load(grad_to, grad_ptr + place.offset(grad_stride));
+      tile.load(y_to, y_ptr + row * y_stride);
+      tile.load(grad_to, grad_ptr + row * grad_stride);
     } else {
       clear(y_to);
       clear(grad_to);
@@ -39,7 +38,6 @@ AVO_INLINE void softmax_backward(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     Vec<X, V> y_vec[P];
     Vec<X, V> grad_vec[P];
     if constexpr (kAhead) {
@@ -64,7 +62,7 @@ AVO_INLINE void softmax_backward(
       for (int j = 0; j < V; ++j) {
         grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - t1);
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -73,8 +71,7 @@ AVO_INLINE void softmax_backward(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ y_ptr, avo::RowStride y_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, avo::X* __restrict__ grad_x_ptr, avo::RowStride grad_x_stride, \
-      int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::softmax_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::softmax_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -8,8 +8,8 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void softmax_backward_loop(
-    const X* __restrict__ y_ptr, RowStride y_stride, const X* __restrict__ grad_ptr, RowStride grad_stride,
-    X* __restrict__ grad_x_ptr, RowStride grad_x_stride, int64_t matrix_rows, int64_t M, int64_t N) {
+    const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   constexpr int R = kBlock / T; // rows of a block
@@ -22,18 +22,17 @@ AVO_INLINE void softmax_backward_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const RowPlace place(row, matrix_rows);
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
-        tile.load(y_vec, y_ptr + place.offset(y_stride));
+        tile.load(y_vec, y_ptr + row * y_stride);
       else
         clear(y_vec);
       Vec<X, V> grad_vec[P];
       if (live)
-        tile.load(grad_vec, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
       tile.each([&](int p, int j) {
@@ -46,12 +45,12 @@ AVO_INLINE void softmax_backward_loop(
       constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
-        tile.load(y_vec, y_ptr + place.offset(y_stride));
+        tile.load(y_vec, y_ptr + row * y_stride);
       else
         clear(y_vec);
       Vec<X, V> grad_vec[P];
       if (live)
-        tile.load(grad_vec, grad_ptr + place.offset(grad_stride));
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
       C grad_x_out[V];
@@ -59,7 +58,7 @@ AVO_INLINE void softmax_backward_loop(
       for (int j = 0; j < V; ++j) {
         grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - t1);
       }
-      tile.store(grad_x_ptr + place.offset(grad_x_stride), p, grad_x_out, live);
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }
@@ -68,8 +67,7 @@ AVO_INLINE void softmax_backward_loop(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ y_ptr, avo::RowStride y_stride, const avo::X* __restrict__ grad_ptr, \
-      avo::RowStride grad_stride, avo::X* __restrict__ grad_x_ptr, avo::RowStride grad_x_stride, \
-      int64_t matrix_rows, int64_t M, int64_t N) { \
-    avo::softmax_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, matrix_rows, M, N); \
+      const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::softmax_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -134,29 +134,9 @@ private:
 // A tile that lies inside the row, whose rows all start at a chunk: nothing is tested.
 template <int T, int P, int V, class Index = int> using WholeTile = RowTile<T, P, V, T * P * V, Index>;
 
-// Where the rows of an operand lie: one stride, or, where the rows are those of several matrices (the heads of a packed
-// projection, say), the stride of a row in its matrix and that of the matrices. In elements.
-struct RowStride {
-  int64_t row, matrix;
-};
-
-// A row as its matrix and its number there. `rows` of a matrix; 0: there is one matrix.
-struct RowPlace {
-  int64_t matrix, row;
-
-  AVO_INLINE RowPlace(int64_t index, int64_t rows) : matrix(0), row(index) {
-    if (rows == 0) return;
-    if (((uint64_t(index) | uint64_t(rows)) >> 32) == 0) matrix = int64_t(uint32_t(index) / uint32_t(rows));
-    else matrix = index / rows;
-    row = index - matrix * rows;
-  }
-
-  AVO_INLINE int64_t offset(RowStride stride) const { return matrix * stride.matrix + row * stride.row; }
-};
-
-// Whether rows at these addresses all start at a chunk.
-template <class X> AVO_INLINE bool starts_at_chunk(const X *row, RowStride stride = {0, 0}) {
-  return ((uint64_t(row) | uint64_t((stride.row | stride.matrix) * int64_t(sizeof(X)))) & 15) == 0;
+// Whether rows at these addresses and strides (in elements of X) all start at a chunk.
+template <class X> AVO_INLINE bool starts_at_chunk(const X *row, int64_t stride) {
+  return ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & 15) == 0;
 }
 
 template <class X, int V, int P> AVO_INLINE void clear(Vec<X, V> (&v)[P]) {

@@ -1,4 +1,4 @@
-// Values of launch parameters, in slots of eight bytes.
+// Values of launch parameters, each in a slot of eight bytes.
 #include "cuda_params.h"
 
 #include <cstring>
@@ -19,17 +19,15 @@ void fill_params(const Plan &plan, const StepPlan &step, const Arguments &args, 
   const auto &list = step.step->params;
   for (size_t i = 0; i < list.size(); ++i) {
     const Param &param = list[i];
-    uint64_t &slot = params.slots[2 * i];
+    uint64_t &slot = params.slots[i];
     params.pointers[i] = &slot;
     switch (param.kind) {
     case ParamKind::Pointer: slot = bits(data[param.index]); break;
-    case ParamKind::Stride: { // an absent operand has no stride, a span other than MN no row stride
-      bool strided = plan.exists(param.index) && plan.operands[param.index].span == Span::MN;
-      slot = strided ? bits(plan.operands[param.index].row_strides[0]) : 0;
-      params.slots[2 * i + 1] = strided ? bits(plan.operands[param.index].row_strides[1]) : 0;
+    case ParamKind::Stride: // an absent operand has no stride, a span other than MN no row stride
+      slot = plan.exists(param.index) && plan.operands[param.index].span == Span::MN
+                 ? bits(plan.operands[param.index].row_strides[0])
+                 : 0;
       break;
-    }
-    case ParamKind::MatrixRows: slot = bits(plan.matrix_rows); break;
     case ParamKind::M: slot = bits(plan.M); break;
     case ParamKind::N: slot = bits(plan.N); break;
     case ParamKind::Aligned: slot = bits(static_cast<int32_t>(step.aligned)); break;

@@ -6,7 +6,7 @@
 namespace avo {
 
 struct LaunchParams {
-  uint64_t slots[2 * kMaxParams]; // a stride takes two: RowStride in tile.cuh
+  uint64_t slots[kMaxParams];
   void *pointers[kMaxParams];
 };
 

@@ -17,8 +17,7 @@
 //   step FAMILY SYMBOL grid X Y Z block B cluster C shared BYTES aligned 0|1
 //   variant VEC N|any [unaligned]                    of the last step: vector width, the width that it is for, whether
 //                                                    a variant for this N exists and needs aligned operands
-//   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05; stride:x=768+98304
-//                                                    in matrices of matrix_rows=128
+//   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05
 //   unaligned NAME address|stride|N                  what forbids 16-byte accesses
 //   workspace GROUPS SUMS N
 //   uses NAME...                                     operands that the CPU kernel reads or writes
@@ -133,7 +132,7 @@ std::string describe_operand(const Plan &plan, int k) {
   const Operand &operand = plan.operands[k];
   std::string text = join("operand ", operand_name(*plan.op, k), " ", kSpans[static_cast<int>(operand.span)], " ",
                           short_name(operand.dtype));
-  int dims = !plan.target.cuda ? plan.row_dims : plan.matrix_rows ? 2 : 1;
+  int dims = plan.target.cuda ? 1 : plan.row_dims;
   if (operand.span == Span::MN || !plan.target.cuda) {
     text += join(" col ", operand.col_stride, " rows");
     for (int i = 0; i < dims; ++i) text += join(" ", operand.row_strides[i]);
@@ -147,13 +146,9 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
   const Op &op = *plan.op;
   switch (param.kind) {
   case ParamKind::Pointer: return join("ptr:", plan.exists(param.index) ? operand_name(op, param.index) : "null");
-  case ParamKind::Stride: {
-    const Operand &operand = plan.operands[param.index];
-    std::string text =
-        join("stride:", operand_name(op, param.index), "=", operand.present ? operand.row_strides[0] : 0);
-    return operand.present && plan.matrix_rows ? join(text, "+", operand.row_strides[1]) : text;
-  }
-  case ParamKind::MatrixRows: return join("matrix_rows=", plan.matrix_rows);
+  case ParamKind::Stride:
+    return join("stride:", operand_name(op, param.index), "=",
+                plan.exists(param.index) ? plan.operands[param.index].row_strides[0] : 0);
   case ParamKind::M: return join("M=", plan.M);
   case ParamKind::N: return join("N=", plan.N);
   case ParamKind::Aligned: return join("aligned=", step.aligned);

@@ -245,8 +245,6 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   plan.alternative = nullptr;
   plan.operands[kAbsent].present = false;
   plan.expanded_count = plan.step_count = plan.workspace_count = 0;
-  plan.matrix_begin = 0;
-  plan.matrix_rows = 0;
 
   find_shape(op, args, plan);
   find_columns(op, args, plan);

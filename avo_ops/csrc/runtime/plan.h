@@ -38,7 +38,7 @@ struct Operand {
   const int64_t *strides;      // span MN and M: in the dims of the plan; span N: in the column dims
   const int64_t *temp_strides; // of the temporary, where copy or cast
   int64_t col_stride;
-  int64_t row_strides[AVO_MAX_ROW_DIMS]; // CUDA: of a row, and of the matrices of Plan::matrix_rows
+  int64_t row_strides[AVO_MAX_ROW_DIMS]; // CUDA: the first alone
 
   const int64_t *kernel_strides() const { return copy || cast ? temp_strides : strides; }
 };
@@ -79,11 +79,7 @@ struct Plan {
   int column_begin;    // order[column_begin ...] are the columns (rule flat: those merged into N)
   int64_t M, N;
   bool flat; // all MN operands share one dense layout
-  // CUDA: the rows are those of matrices of matrix_rows, the dims order[matrix_begin ... column_begin); 0: of one
-  // matrix.
-  int matrix_begin;
-  int64_t matrix_rows;
-  int row_dims; // CPU
+  int row_dims;
   int64_t row_sizes[AVO_MAX_ROW_DIMS];
   Operand operands[kMaxOperands + 1]; // arguments, then returns; the last is kAbsent
 

@@ -109,45 +109,16 @@ void make_flat(Plan &plan) {
   plan.flat = true;
 }
 
-// Whether the operand has unit columns and one stride for the rows and one for the matrices; fills these.
 bool two_dimensional(const Plan &plan, Operand &operand) {
   const int64_t *strides = operand.kernel_strides();
   if (!merged_stride(plan.sizes, strides, plan.order, plan.column_begin, plan.ndim, &operand.col_stride) ||
       operand.col_stride != 1)
     return false;
-  operand.row_strides[1] = 0;
   if (plan.M == 1) {
     operand.row_strides[0] = plan.N;
     return true;
   }
-  return merged_stride(plan.sizes, strides, plan.order, plan.matrix_begin, plan.column_begin,
-                       &operand.row_strides[0]) &&
-         (plan.matrix_begin == 0 ||
-          merged_stride(plan.sizes, strides, plan.order, 0, plan.matrix_begin, &operand.row_strides[1]));
-}
-
-// Cuts the row dims in two where that saves a copy: the most operands that need none, the fewest cuts.
-void choose_matrices(Plan &plan) {
-  auto served = [&](int begin) {
-    plan.matrix_begin = begin;
-    int count = 0;
-    for_each(plan, Span::MN, [&](Operand &operand) { count += two_dimensional(plan, operand); });
-    return count;
-  };
-  int best = 0, most = served(0);
-  for (int begin = 1; begin < plan.column_begin; ++begin) {
-    if (plan.sizes[plan.order[begin - 1]] == 1) continue;
-    int count = served(begin);
-    if (count > most) {
-      best = begin;
-      most = count;
-    }
-  }
-  plan.matrix_begin = best;
-  plan.matrix_rows = 0;
-  if (best == 0) return;
-  plan.matrix_rows = 1;
-  for (int i = best; i < plan.column_begin; ++i) plan.matrix_rows *= plan.sizes[plan.order[i]];
+  return merged_stride(plan.sizes, strides, plan.order, 0, plan.column_begin, &operand.row_strides[0]);
 }
 
 void make_two_dimensional(Plan &plan) {
@@ -169,7 +140,7 @@ Alignment alignment_of(Plan &plan, bool flat) {
     if (!operand.present) continue;
     bool temporary = operand.copy || operand.cast;
     if (operand.span == Span::MN && !flat) {
-      if (two_dimensional(plan, operand)) found.extents |= operand.row_strides[0] | operand.row_strides[1];
+      if (two_dimensional(plan, operand)) found.extents |= operand.row_strides[0];
       else temporary = true;
     }
     if (!temporary) found.pointers |= reinterpret_cast<uintptr_t>(operand.data);
@@ -270,7 +241,6 @@ void plan_cuda(Plan &plan) {
   plan_casts(plan);
   plan.flat = is_flat(plan);
   if (plan.op->rule == Rule::Flat) choose_columns(plan);
-  choose_matrices(plan);
   plan.row_alignment = alignment_of(plan, false);
   plan.flat_alignment = alignment_of(plan, true);
 
@@ -296,7 +266,6 @@ void plan_cuda(Plan &plan) {
   if (plan.alternative->flat) {
     plan.M = 1;
     plan.N = plan.numel;
-    plan.matrix_rows = 0;
     for_each(plan, Span::MN, [&](Operand &operand) {
       operand.col_stride = 1;
       operand.row_strides[0] = plan.N;

@@ -66,7 +66,7 @@ struct Family {
   std::vector<std::unique_ptr<Variant>> variants[kDtypes][kDtypes + 1];
 };
 
-enum class ParamKind : uint8_t { Pointer, Stride, MatrixRows, M, N, Aligned, Scalar, Partials, Groups };
+enum class ParamKind : uint8_t { Pointer, Stride, M, N, Aligned, Scalar, Partials, Groups };
 
 struct Param {
   ParamKind kind = ParamKind::M;

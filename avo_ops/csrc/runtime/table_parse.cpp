@@ -312,7 +312,6 @@ private:
     Param param;
     param.kind = choose<ParamKind>("param", {{"ptr", ParamKind::Pointer},
                                              {"stride", ParamKind::Stride},
-                                             {"matrix_rows", ParamKind::MatrixRows},
                                              {"M", ParamKind::M},
                                              {"N", ParamKind::N},
                                              {"aligned", ParamKind::Aligned},
