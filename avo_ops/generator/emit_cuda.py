@@ -155,7 +155,7 @@ class Emitter:
                 ladder = (schedule.loop_tile(),)
             else:
                 ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
-            if kind == "cluster" and (x == "f64" or (x, w) == ("f16", "f32")):
+            if kind == "cluster" and (x == "f64" or w not in (None, x)):
                 continue  # rare: the alternative after it serves them
             rows = []
             least = schedule.cluster_begin()[x] + 1 if kind == "cluster" else 1

@@ -111,8 +111,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
     vector = 16 // item
     # What 64 registers a thread (1024 threads a block) hold of the row operands; a packed vector takes four.
     most = 8 if features.row_loads == 1 else 4 if features.row_loads == 2 else 2
-    # float64 is bound by arithmetic: two tiers do.
-    threads = (8, 32, 64, 128, 256, 512) if item < 8 else (32,)
+    # float64 is bound by arithmetic, and rare: one tier does, and wider rows are read again.
+    threads = (8, 32, 64, 128, 256, 512) if item < 8 else (256,)
     tiles = []
     for t in threads:
         block = max(128, t)
@@ -121,7 +121,7 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         # A row held packed takes four registers a vector, and about 44 more go to addresses and values in flight.
         one_pass = max(1, min(1024 // block, 65536 // (block * (44 + 16 * features.row_loads))))
         tiles.append(Tile(t, 4, block, blocks or one_pass, t * 4 * vector, persist=blocks))
-    if most > 2:
+    if most > 2 and item < 8:
         tiles.append(Tile(1024, most, 1024, 1, 1024 * most * vector))
     if with_sums:
         shared = [replace(t, persist=0) for t in sums_ladder(features, item)]
