@@ -209,13 +209,16 @@ def _bound(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any,
 
 def _target(target: str | CudaTarget | None, device: torch.device) -> tuple[CudaTarget | None, str, str]:
     """Where a call is planned for (None: the CPU), that in words, and why it has no kernels there, or ""."""
-    if native_library.runtime() is None:
+    native = native_library.runtime()
+    if native is None:
         return None, str(device), "the runtime library is not loaded"
     if isinstance(target, str) and target.startswith("sm_") and target[3:].isdigit():
         arch = int(target[3:])
         target = CudaTarget(arch, _SMS.get(arch, 132))
     if isinstance(target, CudaTarget):
         return target, f"sm_{target.arch} with {target.sms} SMs", ""
+    if target is None and device.type == "cpu" and (emulated := native.emulated):
+        return emulated, f"emulated sm_{emulated.arch} with {emulated.sms} SMs", ""
     if target == "cpu" or (target is None and device.type == "cpu"):
         return None, "cpu", ""
     if target is not None:

@@ -224,6 +224,7 @@ class Native:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.emulated: CudaTarget | None = None  # where CPU tensors go
         self._lib = lib = ctypes.CDLL(str(path))
         text = ctypes.c_char_p
         for name, arguments, result in (
@@ -313,6 +314,7 @@ class Native:
     def emulate(self, arch: int, sms: int, order: int, seed: int, fill: int) -> None:
         """Sends CPU tensors through the CUDA kernels in the emulator; arch 0 ends that (csrc/runtime/api.cpp)."""
         self._lib.avo_emulate(arch, sms, order, seed, fill)
+        self.emulated = CudaTarget(arch, sms) if arch else None
 
     @property
     def print_running_thread(self) -> Any:
