@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
+import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class _Emulation:
 
 
 _active = [_Emulation()]
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -39,6 +41,8 @@ def emulate(
     arch: int = 90, sms: int = 132, *, order: str = "ascending", seed: int = 0, fill: int = 0xFF
 ) -> Iterator[None]:
     """Within it ``torch.ops.avo.*`` on CPU tensors is planned for a GPU that is imagined, and run by its CUDA kernels.
+
+    It holds for all threads of the process, as the backward of a call needs; of several, the one entered last counts.
 
     A kernel family is compiled by g++ when it is first used, and kept in the cache folder. What a kernel may not do is
     a RuntimeError with the kernel, the source line, block and thread: barriers that not all threads reach, lanes of a
@@ -58,17 +62,28 @@ def emulate(
         RuntimeError: the package is not built.
         ValueError: an argument is out of range.
     """
-    if arch <= 0 or sms <= 0 or order not in _ORDERS or not 0 <= fill <= 0xFF:
-        raise ValueError(
-            f"emulate: arch={arch} and sms={sms} must be positive, order={order!r} one of {_ORDERS}, fill={fill} a byte"
-        )
-    _set(_Emulation(arch, sms, order, seed, fill))
-    _active.append(_Emulation(arch, sms, order, seed, fill))
+    numbers = {
+        "arch": (arch, 80, 199),
+        "sms": (sms, 1, 2**16),
+        "seed": (seed, 0, 2**32 - 1),
+        "fill": (fill, 0, 0xFF),
+    }
+    for name, (value, least, most) in numbers.items():
+        if not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"emulate: {name} must be an int from {least} to {most}, but is {value!r}")
+    if order not in _ORDERS:
+        raise ValueError(f"emulate: order must be one of {_ORDERS}, but is {order!r}")
+    mine = _Emulation(arch, sms, order, seed, fill)
+    with _lock:
+        _set(mine)
+        _active.append(mine)
     try:
         yield
     finally:
-        _active.pop()
-        _set(_active[-1])
+        with _lock:
+            # Another thread may have entered its own since; equal ones are told apart by identity.
+            del _active[next(i for i, one in enumerate(_active) if one is mine)]
+            _set(_active[-1])
 
 
 def _set(emulation: _Emulation) -> None:

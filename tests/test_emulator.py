@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -426,6 +427,33 @@ def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 # ---- through torch.ops.avo ----
+
+
+def test_leaving_in_one_thread_leaves_the_emulation_of_another() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with testing.emulate(arch=90):
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait()
+    x = torch.ones(3)
+    with testing.emulate(arch=80):
+        leave.set()
+        thread.join()
+        assert "emulated sm_80" in str(avo_ops.explain("gelu", x))
+    assert "emulated" not in str(avo_ops.explain("gelu", x))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"arch": 5}, {"arch": "90"}, {"sms": 0}, {"seed": -1}, {"fill": 256}, {"order": "up"}]
+)
+def test_what_cannot_be_emulated(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))), testing.emulate(**wrong):
+        pass
 
 
 def test_operators_and_modules_run_by_cuda_kernels() -> None:

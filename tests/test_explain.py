@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from catalogue import DEVICES, LAYOUTS, RECORDS, as_tuple, build, calls, tensors
@@ -241,3 +242,30 @@ def test_strict_by_environment(value: str, raises: list[bool]) -> None:
         env={**os.environ, "AVO_OPS_STRICT": value},
     )
     assert out.stdout.split() == [str(r) for r in raises], out.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("softmax", 1.0),
+        ("softmax", None),
+        ("layer_norm", 4),
+        ("layer_norm", [4], "w"),
+        ("layer_norm", [4], None, None, None),
+    ],
+)
+def test_what_torch_refuses_is_refused_in_its_words(arguments: tuple[Any, ...]) -> None:
+    name, *rest = arguments
+    x = torch.randn(3, 4)
+    with pytest.raises(RuntimeError) as real:
+        getattr(torch.ops.avo, name).default(x, *rest)
+    with pytest.raises(RuntimeError) as explained:
+        avo_ops.explain(name, x, *rest)
+    assert str(explained.value).splitlines()[0] == str(real.value).splitlines()[0]
+
+
+def test_numpy_ints_and_gpus_that_are_none() -> None:
+    x = torch.randn(3, 4)
+    assert str(avo_ops.explain("softmax", x, np.int64(1))) == str(avo_ops.explain("softmax", x, 1))
+    with pytest.raises(ValueError, match="none for sm_12"):
+        avo_ops.explain("gelu", x, target="sm_12")

@@ -88,8 +88,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"replaced {len(self.replaced)}, left {len(self.left)}"]
-        lines += _table([(_pattern(r.name), f"{r.old} -> {r.new}") for r in self.replaced], "replaced")
-        lines += _table([(_pattern(x.name), f"{x.cls}: {x.reason}") for x in self.left], "left")
+        lines += _table([(r.name, f"{r.old} -> {r.new}") for r in self.replaced], "replaced")
+        lines += _table([(x.name, f"{x.cls}: {x.reason}") for x in self.left], "left")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -99,11 +99,13 @@ def _pattern(name: str) -> str:
 
 
 def _table(rows: list[tuple[str, str]], title: str) -> list[str]:
-    counts: dict[tuple[str, str], int] = {}
-    for row in rows:
-        counts[row] = counts.get(row, 0) + 1
-    width = max((len(name) for name, _ in counts), default=0)
-    return [f"  {title:8} {n:4} x  {name:{width}}  {what}" for (name, what), n in counts.items()]
+    """A line for each pattern of names, or for a name that is alone in its pattern."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, what in rows:
+        groups.setdefault((_pattern(name), what), []).append(name)
+    lines = [(len(n), n[0] if len(n) == 1 else pattern, what) for (pattern, what), n in groups.items()]
+    width = max((len(name) for _, name, _ in lines), default=0)
+    return [f"  {title:8} {n:4} x  {name:{width}}  {what}" for n, name, what in lines]
 
 
 def replace(

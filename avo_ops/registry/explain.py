@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 
@@ -140,12 +141,12 @@ def explain(op: Any, *args: Any, target: str | CudaTarget | None = None, **kwarg
         RuntimeError: the call would be refused; with the message that it would have.
     """
     name = _name_of(op)
-    operator, found = _operators[name]
-    values = _bound(found, args, kwargs)
+    entry, found = _operators[name]
+    values = _plain(name, _bound(found, args, kwargs))
     space_of(found, values)
     gradient = (
-        found is operator.public
-        and operator.backward is not None
+        found is entry.public
+        and entry.backward is not None
         and torch.is_grad_enabled()
         and any(isinstance(v, Tensor) and v.requires_grad for v in values)
     )
@@ -160,7 +161,7 @@ def explain(op: Any, *args: Any, target: str | CudaTarget | None = None, **kwarg
     if not gradient:
         return Explanation((_call(name, found, values, place, where),))
     space, _, _ = name.partition("::")
-    forward, backward = operator.forward, operator.backward
+    forward, backward = entry.forward, entry.backward
     assert backward is not None
     first = _call(f"{space}::{forward.name}", forward, values, place, where)
     results = first.results or _imagined(forward, values)
@@ -168,10 +169,10 @@ def explain(op: Any, *args: Any, target: str | CudaTarget | None = None, **kwarg
         (found.arguments[i].name if kind == "arg" else forward.returns[i].name): (
             values[i] if kind == "arg" else results[forward.returns[i].name]
         )
-        for kind, i in operator.saved
+        for kind, i in entry.saved
     }
     mask = [False] * len(backward.returns)
-    for value, position in zip(values, operator.gradients, strict=True):
+    for value, position in zip(values, entry.gradients, strict=True):
         if position is not None and isinstance(value, Tensor) and value.requires_grad:
             mask[position] = True
     plain = [v for v, a in zip(values, found.arguments, strict=True) if a.kind != "tensor"]
@@ -200,11 +201,36 @@ def _bound(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any,
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     unknown = [k for k in kwargs if k not in names or k in names[: len(args)]]
     if unknown or len(args) > len(names):
-        raise ValueError(f"{op.name} takes ({', '.join(names)}), not {len(args)} arguments and {unknown}")
+        by_name = f" and {', '.join(unknown)} by name" if unknown else ""
+        raise ValueError(
+            f"{op.name} takes ({', '.join(names)}), but was given {len(args)} arguments{by_name}"
+        )
     for a, name, default in zip(op.arguments, names, op.defaults, strict=True):
         if name not in given and default is None and not (a.optional or a.none):
             raise ValueError(f"{op.name}: {name} is missing")
     return tuple(given.get(n, d) for n, d in zip(names, op.defaults, strict=True))
+
+
+def _plain(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as torch's schema takes them.
+
+    Raises:
+        RuntimeError: torch, or the operator, would refuse them; with their words.
+    """
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    if any(v.is_nested for v in tensors):
+        raise RuntimeError(f"{name.partition('::')[2]}: a nested tensor, which avo_ops does not support")
+    space, _, op = name.partition("::")
+    if not any(
+        v.layout != torch.strided for v in tensors
+    ):  # those the operator itself refuses, by its name for them
+        on_meta = [v.detach().to("meta") if isinstance(v, Tensor) else v for v in values]
+        with torch.no_grad():
+            getattr(getattr(torch.ops, space), op).default(*on_meta)
+    return tuple(
+        operator.index(v) if isinstance(v, SupportsIndex) and not isinstance(v, Tensor | bool) else v
+        for v in values
+    )
 
 
 def _target(target: str | CudaTarget | None, device: torch.device) -> tuple[CudaTarget | None, str, str]:
@@ -214,6 +240,8 @@ def _target(target: str | CudaTarget | None, device: torch.device) -> tuple[Cuda
         return None, str(device), "the runtime library is not loaded"
     if isinstance(target, str) and target.startswith("sm_") and target[3:].isdigit():
         arch = int(target[3:])
+        if not 80 <= arch < 200:
+            raise ValueError(f"there are kernels for sm_80 and later, but none for {target}")
         target = CudaTarget(arch, _SMS.get(arch, 132))
     if isinstance(target, CudaTarget):
         return target, f"sm_{target.arch} with {target.sms} SMs", ""
