@@ -136,7 +136,7 @@ def compile_runtime(out: Path) -> None:
     ]
     includes = [word for path in extension.include_paths() for word in ("-isystem", path)]
     torch_lib = Path(torch.__file__).parent / "lib"
-    sources = sorted(map(str, (CSRC / "runtime").glob("*.cpp")))
+    sources = sorted(str(path) for part in ("runtime", "emulator") for path in (CSRC / part).glob("*.cpp"))
     libraries = [f"-L{torch_lib}", "-ltorch_cpu", "-ldl", "-lpthread"]
     subprocess.run(["g++", *flags, *includes, *sources, *libraries, "-o", str(out)], check=True)
 
@@ -493,7 +493,8 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     folder = tmp_path_factory.mktemp("runtime")
     # The variable: a runtime that is built already, so that one can try a changed one on these tests.
     built = Path(os.environ.get("AVO_OPS_TEST_RUNTIME") or ROOT / "avo_ops" / "lib" / "libavo_runtime.so")
-    newest = max(path.stat().st_mtime for path in [*(CSRC / "runtime").iterdir(), CSRC / "cpu" / "abi.h"])
+    parts = [*(CSRC / "runtime").iterdir(), *(CSRC / "emulator").iterdir(), CSRC / "cpu" / "abi.h"]
+    newest = max(path.stat().st_mtime for path in parts)
     if not built.exists() or built.stat().st_mtime < newest:
         built = folder / "libavo_runtime.so"
         compile_runtime(built)

@@ -244,7 +244,10 @@ def test_variants_cover_every_width_once(family: str) -> None:
     assert (FOLDER / record["source"]).is_file()
     dtypes = {",".join(pair) for pair in PAIRS} if "," in next(iter(record["variants"])) else set(DTYPES)
     if family.endswith("_cluster"):  # rows that one block cannot hold, of the dtypes that models run
-        dtypes -= {"f64", "f64,f64", "f16,f32"}
+        dtypes -= {"f64", "f64,f64", "f16,f32", "bf16,f32"}
+    if re.search(r"_forward_bias(_loop)?$", family) and "," in next(iter(record["variants"])):
+        # A bias where a weight was due: hardly ever called, its bias is widened.
+        dtypes -= {"f16,f16", "bf16,bf16"} if "bias_gelu" not in family else set()
     assert set(record["variants"]) == dtypes or record["class"] == "finish"
     for variants in record["variants"].values():
         exact = [v["exact"] for v in variants if v["exact"] is not None]
