@@ -22,9 +22,10 @@ ANY = 1 << 62  # the widest row of a variant that takes any
 
 @dataclass(frozen=True)
 class Family:
-    """One emitted template and its variants."""
+    """A template and its variants. ``template``: the family whose text it is; a cluster runs that of the row."""
 
     name: str
+    template: str
     kind: str  # flat, row, loop, column or finish
     text: str
     sums: int
@@ -138,8 +139,12 @@ class Emitter:
         if shared is not None:
             return shared
         features = Features.of(graph)
-        kernel = _RowKernel(self.record, name, graph, kind)
-        text = kernel.text()
+        if kind == "cluster":
+            of_row = self.by_signature["row", signature(graph)]
+            template, text, params = of_row.template, of_row.text, of_row.params
+        else:
+            kernel = _RowKernel(self.record, name, graph, kind)
+            template, text, params = name, kernel.text(), tuple(kernel.params)
         variants: dict[str, list[Json]] = {}
         for x, w in self.pairs if features.column_loads else [(d, None) for d in DTYPES]:
             item = ITEM_SIZE[x]
@@ -173,10 +178,11 @@ class Emitter:
         return self._add(
             Family(
                 name,
+                template,
                 "row" if kind in ("pointwise", "cluster") else kind,
                 text,
                 features.sums,
-                tuple(kernel.params),
+                params,
                 variants,
             ),
             graph,
@@ -201,7 +207,7 @@ class Emitter:
                     "exact": None, "block": 1024, "rows": 0, "vec": 1, "cols": 32, "persist": 0, "cluster": 1, "smem": 0,
                 }
             ]  # fmt: skip
-        return self._add(Family(name, "finish", text, len(sums), params, variants), key, "finish")
+        return self._add(Family(name, name, "finish", text, len(sums), params, variants), key, "finish")
 
 
 def _reduces_both_ways(graph: Graph) -> bool:
@@ -372,7 +378,7 @@ class _RowKernel:
             out.append("  using A = accuracy_t<X, W>;" if self.column_loads else summed)
         out.append("  constexpr int V = kVector<X>;")
         axis_rows = "y" if self.kind == "column" else "x"
-        if self.kind in ("row", "cluster"):
+        if self.kind == "row":
             out.append("  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;")
             out.append("  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block")
         elif self.kind != "flat":
@@ -427,7 +433,7 @@ class _RowKernel:
                 ]
         for n in self.sums:
             out.append(f"  C {self._sum_name(n)}[P][V] = {{}};")
-        share = " / kBlocks" if self.kind in ("row", "cluster") else ""
+        share = " / kBlocks" if self.kind == "row" else ""
         if share and self.last:
             out.append("  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun")
         out += [

@@ -51,7 +51,7 @@ def generate(records: Iterable[OpDef]) -> Generated:
         files[f"cpu/{record.name}.cpp"] = emit_cpu.translation_unit(record.name, list(cpu.values()))
         units.append(record.name)
     files["cpu/index.cpp"] = emit_cpu.index_unit(units)
-    files |= {f"cuda/{f.name}.cu": f.text for f in families.values()}
+    files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
     plan_json = {
         "version": 1,
         "operators": operators,
@@ -131,7 +131,7 @@ def expression_json(graph: Graph) -> Json:
 
 
 def _family_json(f: Family) -> Json:
-    return {"source": f"cuda/{f.name}.cu", "class": f.kind, "sums": f.sums, "variants": f.variants}
+    return {"source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "variants": f.variants}
 
 
 def _dump(plan: Json) -> str:
