@@ -430,12 +430,39 @@ def check_gradients(
     few = 1
     for d in built.columns:
         few *= out[0].shape[d]
+    sizes = summed_sizes(record, built, names, used, grads)
     for n, got, exactly in zip(names, found, want, strict=True):
-        # The elements of a broadcast tensor's gradient are rounded before they are added up.
-        spread_out = n not in record.spans and built.tensors[n].shape != out[0].shape
-        scale = 1000.0 if spread_out else 100.0 if built.columns and few <= 5 else 1.0
-        said = near(got, exactly, 4 * RELATIVE[got.dtype], max(floor, 0.1) * scale, lambda n=n: of_eager()[n])
+        scale = 100.0 if built.columns and few <= 3 else 1.0
+        least = max(max(floor, 0.1) * scale, sizes.get(n, 0.0))
+        said = near(got, exactly, 4 * RELATIVE[got.dtype], least, lambda n=n: of_eager()[n])
         assert not said, f"gradient of {n}: {said}"
+
+
+def summed_sizes(
+    record: OpDef, built: Built, names: list[str], used: list[int], grads: list[torch.Tensor]
+) -> dict[str, float]:
+    """Of each broadcast tensor, the largest sum of the sizes of what its gradient adds up.
+
+    The elements are rounded to the dtype of the tensor before they are added, each by a part of itself.
+    """
+    wide = exact(record, built.arguments)
+    shape = torch.broadcast_shapes(*(t.shape for n, t in built.tensors.items() if n not in record.spans))
+    spread = [n for n in names if n not in record.spans and built.tensors[n].shape != shape]
+    if not spread or not used:
+        return {}
+    own = {k: v.expand(shape).clone().requires_grad_() if k in spread else v for k, v in wide.items()}
+    results = as_tuple(record.definition(**own))
+    elements = torch.autograd.grad(
+        [results[i] for i in used],
+        [own[n] for n in spread],
+        [grads[i].double() for i in used],
+        materialize_grads=True,
+    )
+    found = {}
+    for n, e in zip(spread, elements, strict=True):
+        added = e.abs().sum_to_size(built.tensors[n].shape)
+        found[n] = float(added.nan_to_num(0.0).max()) if added.numel() else 0.0
+    return found
 
 
 @pytest.mark.parametrize("way", CHOSEN, ids=str)
