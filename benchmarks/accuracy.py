@@ -194,6 +194,16 @@ def evaluate(
     return found
 
 
+def short_of_infinity(wide: dict[str, Any]) -> dict[str, Any]:
+    """The arguments in float64 with numbers far out for infinities.
+
+    Where torch says NaN (gelu of -inf, say), the limit is right as well, and this is where a definition has reached it.
+    """
+    return {
+        k: v.nan_to_num(float("nan"), 1e290, -1e290) if isinstance(v, Tensor) else v for k, v in wide.items()
+    }
+
+
 def measure(
     record: OpDef, name: str, call: dict[str, Any], dtype: torch.dtype, range_name: str, device: str
 ) -> Iterator[Line]:
@@ -221,11 +231,7 @@ def measure(
         twin_of(record), {k: wide[k] if k in record.none_scalars else v for k, v in arguments.items()}, grads
     )
     exact = evaluate(record.definition, wide, grads)
-    # Where torch says NaN (gelu of -inf, say), the limit is right as well: the value far out, short of infinity.
-    far = {
-        k: v.nan_to_num(float("nan"), 1e290, -1e290) if isinstance(v, Tensor) else v for k, v in wide.items()
-    }
-    limits = evaluate(record.definition, far, grads)
+    limits = evaluate(record.definition, short_of_infinity(wide), grads)
     for what, want in exact.items():
         summed = record.columns.rule != "flat" or what.startswith("gradient")
         got, eager = (errors(o[what], want, summed, limits[what]) for o in (ours, theirs))
