@@ -841,7 +841,7 @@ def test_contract_takes_products_of_one_use() -> None:
     assert ops(a=b.make("add", product, w), b=b.make("exp", product)) == ["add", "exp", "mul"]
     assert ops(a=b.make("add", product, product)) == ["add", "mul"]
     rows = b.make("mul", b.load("r", Span.ROWS), b.load("s", Span.ROWS))
-    assert ops(a=b.make("add", rows, b.load("t", Span.ROWS))) == ["add", "mul"], "once a row: not worth it"
+    assert ops(a=b.make("add", rows, b.load("t", Span.ROWS))) == ["fma"], "a product beyond the range is not lost"
     values = {"x": _grid()["x"], "y": _grid()["y"], "w": SPECIAL.reshape(1, -1)}
     for node in (b.make("add", product, w), b.make("sub", product, w), b.make("sub", w, product)):
         graph = Graph({"a": node})

@@ -179,6 +179,7 @@ BOUNDS_F32 = {
     "log": (0.9, 0.9, 1.0),
     "log1p": (1.5, 1.5, 1.0),
     "sigmoid": (2.4, 2.4, 3.3),
+    "sigmoid_rest": (2.4, 2.4, 3.3),
     "tanh": (1.7, 1.7, 1.7),
     "erf": (1.4, 1.5, 1.0),
     "exp_neg_sq": (1.3, 2.2, 1.1),
@@ -201,7 +202,7 @@ BOUNDS_RELATIVE = {
 }
 # Where a float16 does not vanish, and where eager's bfloat16 does not. 0.01 ulp is 4.9e-6 and 3.9e-5 or more.
 BOUNDS_USUAL = {"exp": 17.0, "sigmoid": 17.0, "exp_neg_sq": 4.1, "erfc": 4.0, "ndtr": 5.4, "x_ndtr": 5.4}
-FLUSHED = {"exp", "sigmoid", "exp_neg_sq", "erfc", "exp_neg_half_sq", "ndtr", "x_ndtr"}
+FLUSHED = {"exp", "sigmoid", "sigmoid_rest", "exp_neg_sq", "erfc", "exp_neg_half_sq", "ndtr", "x_ndtr"}
 BOUNDS_F64 = {
     "neg": 0,
     "abs": 0,
@@ -215,6 +216,7 @@ BOUNDS_F64 = {
     "log": 1.0,
     "log1p": 1.0,
     "sigmoid": 2.4,
+    "sigmoid_rest": 2.5,
     "tanh": 2.0,
     "erf": 1.0,
     "exp_neg_sq": 1.4,
@@ -307,6 +309,7 @@ SPECIAL = {
     "rsqrt": [(0.0, INF), (-0.0, -INF), (INF, 0.0), (-1.0, NAN), (4.0, 0.5)],
     "recip": [(0.0, INF), (-0.0, -INF), (INF, 0.0), (-INF, -0.0)],
     "sigmoid": [(-INF, 0.0), (INF, 1.0), (0.0, 0.5), (1e30, 1.0), (-1e30, 0.0), (-3.4e38, 0.0)],
+    "sigmoid_rest": [(-INF, 1.0), (INF, 0.0), (0.0, 0.5), (1e30, 0.0), (-1e30, 1.0), (3.4e38, 0.0)],
     "tanh": [(-INF, -1.0), (INF, 1.0), (0.0, 0.0), (-0.0, -0.0), (1e30, 1.0), (-1e30, -1.0)],
     "erf": [(-INF, -1.0), (INF, 1.0), (0.0, 0.0), (-0.0, -0.0), (30.0, 1.0)],
     "erfc": [(-INF, 2.0), (INF, 0.0), (0.0, 1.0), (-0.0, 1.0), (1e30, 0.0), (-1e30, 2.0)],

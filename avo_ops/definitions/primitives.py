@@ -33,6 +33,8 @@ TORCH: dict[str, Callable[..., Any]] = {
     "rsqrt": torch.rsqrt,
     "recip": torch.reciprocal,
     "sigmoid": torch.sigmoid,
+    # 1 - sigmoid(x) without its cancellation; the second operand is sigmoid of the first.
+    "sigmoid_rest": lambda x, s: torch.sigmoid(-x),
     "tanh": torch.tanh,
     "erf": torch.erf,
     "sin": torch.sin,

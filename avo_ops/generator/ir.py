@@ -79,6 +79,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "rsqrt": Primitive("m_rsqrt({0})", 6),
     "recip": Primitive("m_recip({0})", 4),
     "sigmoid": Primitive("m_sigmoid({0})", 8, approximate=True),
+    "sigmoid_rest": Primitive("m_sigmoid_rest({0}, {1})", 1, approximate=True),
     "tanh": Primitive("m_tanh({0})", 12),
     "erf": Primitive("m_erf({0})", 16),
     "sin": Primitive("m_sin({0})", 20),

@@ -91,6 +91,8 @@ def _sub(b: Builder, args: tuple[Node, ...]) -> Node | None:
         return args[0]
     if args[1].op == "neg":
         return b.make("add", args[0], args[1].args[0])
+    if is_const(args[0], 1.0) and args[1].op == "sigmoid":
+        return b.make("sigmoid_rest", args[1].args[0], args[1])
     return None
 
 
@@ -375,15 +377,14 @@ def contract(b: Builder, graph: Graph) -> Graph:
             return None
         for i in (1, 0):
             old, product = node.args[i], args[i]
-            if product.op != "mul" or count[old.index] != 1 or not product.span & Span.COLS:
+            if product.op != "mul" or count[old.index] != 1:
                 continue
             left, right, other = product.args[0], product.args[1], args[1 - i]
-            b.source, b.name = node.source, node.name
-            if node.op == "add":
-                return b.make("fma", left, right, other)
-            if i == 1:
-                return b.make("fma", b.make("neg", left), right, other)
-            return b.make("fma", left, right, b.make("neg", other))
+            b.source, b.name = node.source, None
+            if node.op == "sub":
+                left, other = (b.make("neg", left), other) if i == 1 else (left, b.make("neg", other))
+            b.name = node.name
+            return b.make("fma", left, right, other)
         return None
 
     return rebuild(b, graph, change)

@@ -168,7 +168,7 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row
         const V t4 = m_fma(t, t3, V(C(1.0)));
         const V u = t2 * t4;
         const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
         const V t7 = t2 * t6;
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
       });
@@ -201,7 +201,7 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_be
         const V t4 = m_fma(t, t3, V(C(1.0)));
         const V u = t2 * t4;
         const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
         const V t7 = t2 * t6;
         part.store(grad_x_row + c, m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
       });
@@ -237,7 +237,7 @@ AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, 
         const V t4 = m_fma(t, t3, V(C(1.0)));
         const V u = t2 * t4;
         const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
         const V t7 = t2 * t6;
         const V t8 = m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0))));
         part.store(grad_x_row + c, t8);

@@ -93,7 +93,7 @@ AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
         const V t3 = m_fma(t, t2, V(C(1.0)));
         const V u = t1 * t3;
         const V t4 = m_sigmoid(u);
-        const V t5 = x * grad * (t4 * (V(C(1.0)) - t4));
+        const V t5 = x * grad * (t4 * m_sigmoid_rest(u, t4));
         const V t6 = t1 * t5;
         part.store(grad_x_row + c, m_fma(t4, grad, m_where(m_and(m_ge(x, V(C(-30.0))), m_le(x, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t3 * t5, m_fma(V(C(0.044715)), t * t6, t2 * t6)), V(C(0.0)))));
       });

@@ -43,7 +43,7 @@ AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = m_sigmoid(x);
-        part.store(grad_x_row + c, m_fma(t1 * (V(C(1.0)) - t1), x * grad, t1 * grad));
+        part.store(grad_x_row + c, m_fma(t1 * m_sigmoid_rest(x, t1), x * grad, t1 * grad));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }

@@ -10,7 +10,7 @@
   row(neg) row(abs) row(sign) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip) row(tanh)       \
       row(erf) row(sin) row(cos) row(floor)
 #define MATH_APPROXIMATE(row)                                                                                \
-  row(exp) row(sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr)
+  row(exp) row(sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr) row(sigmoid_rest)
 #define MATH_UNARY(row) MATH_EXACT(row) MATH_APPROXIMATE(row)
 
 enum MathUnary {
@@ -59,6 +59,10 @@ AVO_INLINE T m_ndtr(T x) {
 template <class T>
 AVO_INLINE T m_x_ndtr(T x) {
   return m_x_ndtr(x, m_exp_neg_half_sq(x));
+}
+template <class T>
+AVO_INLINE T m_sigmoid_rest(T x) {
+  return m_sigmoid_rest(x, m_sigmoid(x));
 }
 
 template <class C>
@@ -172,6 +176,8 @@ C scalar(int function, C x) {
     case kMath_exp_neg_half_sq: return m_exp_neg_half_sq<A>(x);
     case kMath_ndtr: return m_ndtr<A>(x, m_exp_neg_half_sq<A>(x));
     case kMath_x_ndtr: return m_x_ndtr<A>(x, m_exp_neg_half_sq<A>(x));
+    // For 16-bit results it is 1 - s as it stands.
+    case kMath_sigmoid_rest: return m_sigmoid_rest(x, m_sigmoid(x));
 #define MATH_ROW(name)                                                                                       \
   case kMath_##name: return m_##name(x);
     MATH_EXACT(MATH_ROW)
@@ -269,6 +275,7 @@ W reference(int function, W x) {
     case kMath_sin: return std::sin(x);
     case kMath_cos: return std::cos(x);
     case kMath_floor: return std::floor(x);
+    case kMath_sigmoid_rest: return x > 0 ? std::exp(-x) / (1 + std::exp(-x)) : 1 / (1 + std::exp(x));
     case kMath_exp_neg_sq: return std::exp(-x * x);
     case kMath_exp_neg_half_sq: return std::exp(-x * x / 2);
     case kMath_ndtr: return std::erfc(-x * W(M_SQRT1_2l)) / 2;

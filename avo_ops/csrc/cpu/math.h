@@ -141,6 +141,13 @@ template <class R> AVO_INLINE R r_sigmoid(R x) {
   return (x < R{} ? e : one) / (one + e);
 }
 
+// 1 - sigmoid(x), of the same exponential.
+template <class R> AVO_INLINE R r_sigmoid_rest(R x) {
+  using C = typename LaneOf<R>::type;
+  const R one = splat(C(1)), e = r_exp(-r_abs(x));
+  return (x > R{} ? e : one) / (one + e);
+}
+
 // Near 0 a polynomial; else 1 - 2 p / (1 + p) with p = exp(-2 |x|), where the error of the quotient shrinks.
 template <class R> AVO_INLINE R r_tanh(R x) {
   using C = typename LaneOf<R>::type;
@@ -302,6 +309,16 @@ AVO_ROUNDED(recip, double, 1.0 / a)
 AVO_MORE(float)
 AVO_MORE(double)
 #undef AVO_MORE
+
+// 1 - s, where s = m_sigmoid(x).
+#define AVO_SIGMOID_REST(type)                                                                                         \
+  AVO_INLINE Vec<type> m_sigmoid_rest(Vec<type> x, Vec<type>) {                                                        \
+    return each<type>([](auto u) AVO_LAMBDA { return r_sigmoid_rest(u); }, x);                                         \
+  }                                                                                                                    \
+  AVO_INLINE type m_sigmoid_rest(type x, type) { return r_sigmoid_rest(splat(x))[0]; }
+AVO_SIGMOID_REST(float)
+AVO_SIGMOID_REST(double)
+#undef AVO_SIGMOID_REST
 
 // erfc(z), given e = m_exp_neg_sq(z); double takes libm's erfc and ignores e.
 AVO_INLINE Vec<float> m_erfc(Vec<float> z, Vec<float> e) {

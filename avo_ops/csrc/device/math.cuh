@@ -157,8 +157,13 @@ AVO_MATH float m_exp_neg_half_sq(float x) {
   return avo_exp_neg(0.5f * square, 0.5f * fmaf(x, x, -square));
 }
 
-// 1 / (1 + exp(-x)).
-AVO_MATH float m_sigmoid(float x) { return avo_rcp(1.0f + m_exp(-x)); }
+// 1 / (1 + exp(-x)), by the exponential of -|x|: sigmoid(-x) is then one product more.
+AVO_MATH float m_sigmoid(float x) {
+  const float e = m_exp(-fabsf(x)), upper = avo_rcp(1.0f + e);
+  return x < 0.0f ? e * upper : upper;
+}
+// 1 - sigmoid(x); s = m_sigmoid(x).
+AVO_MATH float m_sigmoid_rest(float x, float) { return m_sigmoid(-x); }
 
 // Near 0 a polynomial; else 1 - 2 / (exp(2 |x|) + 1), where the error of exp shrinks and needs no correction.
 AVO_MATH float m_tanh(float x) {
@@ -221,6 +226,10 @@ template <class A> AVO_MATH float m_sigmoid(float x) {
   if constexpr (AvoIsCoarse<A>::value) return avo_rcp(1.0f + avo_ex2(x * -AVO_LOG2E));
   return m_sigmoid(x);
 }
+template <class A> AVO_MATH float m_sigmoid_rest(float x, float s) {
+  if constexpr (AvoIsCoarse<A>::value) return 1.0f - s;
+  return m_sigmoid_rest(x, s);
+}
 template <class A> AVO_MATH float m_erfc(float z, float e) {
   if constexpr (AvoIsCoarse<A>::value) {
     const float k = avo_rcp(fmaf(AVO_ERFC_SCALE, fabsf(z), 1.0f));
@@ -271,6 +280,7 @@ AVO_MATH double m_sigmoid(double x) {
   const double e = exp(-fabs(x)), upper = 1.0 / (1.0 + e);
   return x < 0.0 ? e * upper : upper;
 }
+AVO_MATH double m_sigmoid_rest(double x, double) { return m_sigmoid(-x); }
 AVO_MATH double m_tanh(double x) { return tanh(x); }
 AVO_MATH double m_rsqrt(double x) { return 1.0 / sqrt(x); }
 AVO_MATH double m_erfc(double z, double) { return erfc(z); }
@@ -293,6 +303,7 @@ template <class A> AVO_MATH double m_exp(double x) { return m_exp(x); }
 template <class A> AVO_MATH double m_exp_neg_sq(double z) { return m_exp_neg_sq(z); }
 template <class A> AVO_MATH double m_exp_neg_half_sq(double x) { return m_exp_neg_half_sq(x); }
 template <class A> AVO_MATH double m_sigmoid(double x) { return m_sigmoid(x); }
+template <class A> AVO_MATH double m_sigmoid_rest(double x, double s) { return m_sigmoid_rest(x, s); }
 template <class A> AVO_MATH double m_erfc(double z, double e) { return m_erfc(z, e); }
 template <class A> AVO_MATH double m_ndtr(double x, double e) { return m_ndtr(x, e); }
 template <class A> AVO_MATH double m_x_ndtr(double x, double e) { return m_x_ndtr(x, e); }
