@@ -22,8 +22,8 @@ def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
         for dtype in DTYPES:
             for line in measure(record, called, call, dtype, range_name, device):
                 slack = 2.0 if dtype == torch.float32 else 0.2
-                assert line.avo.wrong <= line.eager.wrong, line
-                if not line.eager.wrong:
+                assert line.avo.wrong <= line.eager.wrong + line.eager.lost, line
+                if not line.eager.wrong and not line.avo.wrong:
                     assert line.avo.max <= 4 * line.eager.max + slack, line
                     assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
 

@@ -20,7 +20,7 @@ AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
       C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        part.store(y_row + c, x * m_sigmoid(x));
+        part.store(y_row + c, m_x_sigmoid(x));
       });
       close_row<C>(a, 1, row, c0, n, y_row);
     }
