@@ -145,7 +145,9 @@ def errors(got: Tensor, want: Tensor, summed: bool, limit: Tensor | None = None)
     off = torch.where(usual, (got.double() - want).abs() / ulp(size.nan_to_num(1.0), dtype), 0.0)
     count = max(int(usual.sum()), 1)
     lost = int((off >= 0.5 / torch.finfo(dtype).eps).sum())
-    return Errors(float(off.max()) if off.numel() else 0.0, float(off.sum()) / count, int((~same).sum()), lost)
+    return Errors(
+        float(off.max()) if off.numel() else 0.0, float(off.sum()) / count, int((~same).sum()), lost
+    )
 
 
 def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -841,10 +841,14 @@ def test_contract_takes_products_of_one_use() -> None:
     assert ops(a=b.make("add", product, w), b=b.make("exp", product)) == ["add", "exp", "mul"]
     assert ops(a=b.make("add", product, product)) == ["add", "mul"]
     rows = b.make("mul", b.load("r", Span.ROWS), b.load("s", Span.ROWS))
-    assert ops(a=b.make("add", rows, b.load("t", Span.ROWS))) == ["fma"], "a product beyond the range is not lost"
+    assert ops(a=b.make("add", rows, b.load("t", Span.ROWS))) == ["fma"], (
+        "a product beyond the range is not lost"
+    )
     of_row = b.make("recip", b.load("r", Span.ROWS))
     assert ops(a=b.make("mul", x, of_row)) == ["quotient", "recip"]
-    assert ops(a=b.make("mul", w, b.make("recip", x))) == ["mul", "recip"], "a division an element has no other"
+    assert ops(a=b.make("mul", w, b.make("recip", x))) == ["mul", "recip"], (
+        "a division an element has no other"
+    )
     values = {"x": _grid()["x"], "y": _grid()["y"], "w": SPECIAL.reshape(1, -1)}
     for node in (b.make("add", product, w), b.make("sub", product, w), b.make("sub", w, product)):
         graph = Graph({"a": node})
