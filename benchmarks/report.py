@@ -62,8 +62,9 @@ def cells_of(rows: Iterable[Row]) -> list[Cell]:
     for row in rows:
         if "us" not in row:
             continue
-        *key, name = results.key_of(row)
-        found.setdefault(tuple(key), Cell(*key, {})).rows[name] = row
+        key = results.key_of(row)
+        fields = dict(zip(results.KEY[:-1], key, strict=False))
+        found.setdefault(key[:-1], Cell(**fields, rows={})).rows[key[-1]] = row
     return list(found.values())
 
 

@@ -109,26 +109,34 @@ class Workload:
             return _size(read.values()) + _size(outs)
         if backward is None:
             raise ValueError(f"{self.name} has no backward")
-        # The arguments of the backward op: the incoming gradients, what was saved, and the public op's numbers.
-        saved = {
-            (public.arguments[i].name if kind == "arg" else results[i] if i < len(results) else f"saved {i}"): (
-                values[i] if kind == "arg" else outs[i] if i < len(outs) else None
-            )
-            for kind, i in operator.saved
-        }  # fmt: skip
-        numbers = [v for v, a in zip(values, public.arguments, strict=True) if a.kind != "tensor"]
-        incoming = [*outs, *saved.values(), *numbers, [True] * len(backward.returns)]
-        own = [*(f"gradient {r}" for r in results), *saved]
+        internal = [None] * (len(operator.forward.returns) - len(outs))
+        incoming = self.backward_values(values, [*outs, *internal], outs)
+        # What each tensor of the backward op is in the terms of the public one.
+        own = [f"gradient {r}" for r in results]
+        for kind, i in operator.saved:
+            saved = operator.forward.returns if kind == "return" else public.arguments
+            own.append(saved[i].name)
         tensors = dict(
             zip((a.name for a in backward.arguments), zip(own, incoming, strict=False), strict=False)
         )
-        needed = _read(backward, incoming, tensors)
+        needed = dict(_read(backward, incoming, tensors).values())
         gradients = {p: v for v, p in zip(values, operator.gradients, strict=True) if p is not None}
         if direction == "backward":
-            return _size(v for _, v in needed.values()) + _size(gradients.values())
-        # A result that the backward reads again, or an argument, need not be read twice.
-        once = {**read, **{name: v for name, v in needed.values() if name not in results}}
+            return _size(needed.values()) + _size(gradients.values())
+        # Neither an argument nor a result need be read for a second time.
+        once = {**read, **{name: v for name, v in needed.items() if name not in results}}
         return _size(once.values()) + _size(outs) + _size(gradients.values())
+
+    def backward_values(self, values: Sequence[Any], outs: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+        """The arguments of the backward op, all gradients wanted.
+
+        ``values``: those of the public op; ``outs``: all returns of the forward op; ``grads``: of the public results.
+        """
+        operator = self.operator
+        assert operator.backward is not None
+        saved = [values[i] if kind == "arg" else outs[i] for kind, i in operator.saved]
+        numbers = [v for v, a in zip(values, operator.public.arguments, strict=True) if a.kind != "tensor"]
+        return [*grads, *saved, *numbers, [True] * len(operator.backward.returns)]
 
 
 def _read(op: Any, values: Sequence[Any], tensors: dict[str, Any]) -> dict[str, Any]:
