@@ -168,11 +168,11 @@ class Emitter:
                 # Measured in bf16, and built for it alone: each pair of dtypes adds half a minute to a build on two cores.
                 own = widths if kind == "row" and x == "bf16" and w in (None, x) else ()
                 rows += [
-                    _variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
+                    variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
                     for width in own
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
-                rows.append(_variant(name, kind, x, w, tile, least, tile.max_n, None))
+                rows.append(variant(name, kind, x, w, tile, least, tile.max_n, None))
                 least = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
         return self._add(
@@ -244,7 +244,7 @@ def _step(family: Family) -> Json:
     return {"family": family.name, "params": [list(p) for p in family.params]}
 
 
-def _variant(
+def variant(
     name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | None
 ) -> Json:
     item = ITEM_SIZE[x]
