@@ -79,7 +79,7 @@ def _compile(args: argparse.Namespace) -> int:
         progress=progress,
     )
     print(
-        f"{totals['families']} kernel families, {totals['variants']} variants ({totals['compiled']} families compiled), "
+        f"{totals['units']} files, {totals['variants']} kernels ({totals['compiled']} files compiled), "
         f"{totals['bytes'] / 1e6:.1f} MB, {totals['seconds']} s"
     )
     return 0

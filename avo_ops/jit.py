@@ -8,17 +8,17 @@ from .registry.native import has_sanitizer
 
 
 class GeneratorCompiler:
-    """The catalogue's families, by the generator and NVRTC. Both are imported when first needed."""
+    """The catalogue's units, by the generator and NVRTC. Both are imported when first needed."""
 
-    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+    def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from .generator import build
 
-        return build.family_inputs(family, arch)
+        return build.unit_inputs(unit, arch)
 
-    def compile(self, family: str, arch: str) -> bytes:
+    def compile(self, unit: str, arch: str) -> bytes:
         from .generator import build
 
-        return build.compile_family(family, arch)
+        return build.compile_unit(unit, arch)
 
 
 class EmulatorCompiler:

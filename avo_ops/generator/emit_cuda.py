@@ -45,11 +45,28 @@ class Emitter:
     record: OpDef
     families: dict[str, Family] = field(default_factory=dict)
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
+    usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
+        found = self._alternatives(case, op)
+        if not _is_unusual(case, op):
+            self.usual |= {step["family"] for one in found for step in one["steps"]}
+        return found
+
+    def on_demand(self, family: Family) -> dict[str, str]:
+        """The dtypes whose variants are not packaged, and the units that hold them: rare dtypes, and all of rare cases."""
+        rare = [d for d in family.variants if d in schedule.ON_DEMAND or family.name not in self.usual]
+        packaged = {v["symbol"] for d, rows in family.variants.items() if d not in rare for v in rows}
+        return {
+            d: f"{family.name}__{d.replace(',', '_')}"
+            for d in rare
+            if not {v["symbol"] for v in family.variants[d]} <= packaged
+        }
+
+    def _alternatives(self, case: Case, op: Op) -> list[Json]:
         graph = case.graph
         if not graph.results:
             return []
@@ -95,8 +112,7 @@ class Emitter:
                 {"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}
             ]
         found = []
-        # The flat kernel knows neither rows nor columns.
-        if all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes()):
+        if _fits_flat(graph):
             family = self._row(case.name, graph, "flat", ())
             found.append({"when": "flat", "limit": None, "min_arch": 0, "steps": [_step(family)]})
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
@@ -151,7 +167,7 @@ class Emitter:
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
             elif kind == "pointwise":
-                ladder = schedule.pointwise_ladder(features, item)
+                ladder = schedule.pointwise_ladder(features, item, _fits_flat(graph))
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
             elif kind == "cluster":
@@ -208,6 +224,11 @@ class Emitter:
                 }
             ]  # fmt: skip
         return self._add(Family(name, name, "finish", text, len(sums), params, variants), key, "finish")
+
+
+def _fits_flat(graph: Graph) -> bool:
+    """Whether a flat kernel serves the graph, which knows neither rows nor columns."""
+    return all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes())
 
 
 def _reduces_both_ways(graph: Graph) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..definitions.record import OpDef
 from . import emit_cpu
+from .emit_cpu import CpuKernel
 from .emit_cuda import Emitter, Family
 from .ir import Graph, Span
 from .plan import Argument, Case, Op, Plan, make_plan
@@ -32,33 +33,47 @@ def generate(records: Iterable[OpDef]) -> Generated:
         TraceError: a definition cannot become a kernel.
     """
     files: dict[str, str] = {}
+    cpu: dict[str, dict[str, CpuKernel]] = {}  # by translation unit
     families: dict[str, Family] = {}
-    operators, units = [], []
+    on_demand: dict[str, dict[str, str]] = {}
+    operators = []
     for record in records:
         plan = make_plan(record)  # trace, derive, simplify, cut
-        cuda, cpu = Emitter(record), {}
+        cuda = Emitter(record)
+        unit = cpu.setdefault(_unit_of(plan), {})
         ops = []
         for op in plan.ops:
             cases = []
             for case in op.cases:
                 kernel = emit_cpu.emit(record, case)
                 if kernel is not None:
-                    cpu[kernel.symbol] = kernel
+                    unit[kernel.symbol] = kernel
                 cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
             ops.append(_op_json(record, op, cases))
         operators.append(_operator_json(plan, ops))
         families |= cuda.families
-        files[f"cpu/{record.name}.cpp"] = emit_cpu.translation_unit(record.name, list(cpu.values()))
-        units.append(record.name)
-    files["cpu/index.cpp"] = emit_cpu.index_unit(units)
+        on_demand |= {f.name: cuda.on_demand(f) for f in cuda.families.values()}
+    for name, unit in cpu.items():
+        files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
+    files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))
     files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
     plan_json = {
         "version": 1,
         "operators": operators,
-        "families": {f.name: _family_json(f) for f in families.values()},
+        "families": {f.name: _family_json(f, on_demand[f.name]) for f in families.values()},
     }
     files["plan.json"] = _dump(plan_json)
     return Generated(files, families, plan_json)
+
+
+def _unit_of(plan: Plan) -> str:
+    """The C++ file of an operator: its own where rows are reduced, else that of all such operators of its module.
+
+    A file costs three seconds for each instruction set before its first kernel.
+    """
+    nodes = [n for op in plan.ops for case in op.cases for n in case.graph.nodes()]
+    reduces = any(n.is_reduction and n.attr == Span.COLS for n in nodes)
+    return plan.record.name if reduces else plan.record.definition.__module__.rpartition(".")[2]
 
 
 def _operator_json(plan: Plan, ops: list[Json]) -> Json:
@@ -108,7 +123,7 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
     return out
 
 
-def _case_json(case: Case, cpu: emit_cpu.CpuKernel | None, cuda: list[Json]) -> Json:
+def _case_json(case: Case, cpu: CpuKernel | None, cuda: list[Json]) -> Json:
     return {
         "key": list(case.key),
         "returns": list(case.returned),
@@ -130,8 +145,10 @@ def expression_json(graph: Graph) -> Json:
     return {"nodes": rows, "results": {name: number[v.index] for name, v in graph.results.items()}}
 
 
-def _family_json(f: Family) -> Json:
-    return {"source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "variants": f.variants}
+def _family_json(f: Family, on_demand: dict[str, str]) -> Json:
+    return {
+        "source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "on_demand": on_demand, "variants": f.variants
+    }  # fmt: skip
 
 
 def _dump(plan: Json) -> str:

@@ -47,6 +47,7 @@ enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Finish };
 
 struct Variant {
   std::string symbol;
+  std::string unit; // the cubin that has it
   int64_t min_n = 0, max_n = 0, exact = -1;
   int block = 0, rows = 1, vec = 1, cluster = 1, smem = 0;
   int64_t cols = 0;
