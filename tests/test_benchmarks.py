@@ -259,18 +259,7 @@ def test_commands(
 def test_tune_in_the_emulator(tmp_path: Path) -> None:
     # A process of its own: it answers the runtime's questions for kernels, for good.
     out = tmp_path / "tune.jsonl"
-    options = [
-        "--ops",
-        "rms_norm",
-        "--shapes",
-        "20x136",
-        "--directions",
-        "backward",
-        "--kinds",
-        "row",
-        "--limit",
-        "1",
-    ]
+    options = ["--ops=rms_norm", "--shapes=20x136", "--directions=backward", "--kinds=row", "--limit=1"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "tune", "--emulate", "--jobs", "2", *options, "--out", str(out)],
         cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
