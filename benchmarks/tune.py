@@ -217,7 +217,7 @@ class Problem:
         if candidate.exact:
             tile = dataclasses.replace(tile, max_n=n)
         row = variant(name, candidate.kind, x, w or None, tile, *widths)
-        return {**old, "variants": {pair: [row]}}
+        return {**old, "variants": {pair: [row]}, "on_demand": {}}
 
     def operator(self, candidate: Candidate, plan: Json, name: str) -> Json:
         """An operator of plan.json with one op: the candidate's alternative alone, its step by the family ``name``."""
