@@ -213,11 +213,12 @@ class Problem:
         )
         x, _, w = pair.partition(",")
         tile = candidate.tile
-        widths = (n, n, n) if candidate.exact else (1, tile.max_n, None)
+        whole = candidate.kind in ("row", "cluster") and n % (16 // DTYPES[self.dtype].itemsize) == 0
+        widths = (n, n, n) if candidate.exact else (1, tile.max_n, "chunks" if whole else None)
         if candidate.exact:
             tile = dataclasses.replace(tile, max_n=n)
         row = variant(name, candidate.kind, x, w or None, tile, *widths)
-        return {**old, "variants": {pair: [row]}, "on_demand": {}}
+        return {**old, "variants": {pair: [{**row, "unit": None}]}}
 
     def operator(self, candidate: Candidate, plan: Json, name: str) -> Json:
         """An operator of plan.json with one op: the candidate's alternative alone, its step by the family ``name``."""

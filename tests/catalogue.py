@@ -34,13 +34,13 @@ def structure(name: str) -> str:
     def of_family(step: dict[str, Any]) -> Any:
         family = FAMILIES[step["family"]]
         tiles = {
-            dtypes: [[v[k] for k in v if k not in ("symbol", "instantiate")] for v in rows]
+            dtypes: [[v[k] for k in v if k not in ("symbol", "instantiate", "unit")] for v in rows]
             for dtypes, rows in family["variants"].items()
         }
         return [
             family["class"],
             family["sums"],
-            len(family["on_demand"]),
+            [v["unit"] is None for rows in family["variants"].values() for v in rows],
             tiles,
             sorted(p[0] for p in step["params"]),
         ]

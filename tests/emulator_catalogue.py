@@ -139,7 +139,7 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
         end
         for family in call.families()
         for v in pair.variants(family)
-        for end in (v["max_n"], v["exact"])
+        for end in (v["max_n"], v["exact"] if v["exact"] != "chunks" else v["max_n"] - v["vec"])
         if end is not None and end < 2**20
     }
     found = set(SMALL)

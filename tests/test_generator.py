@@ -1467,9 +1467,13 @@ def test_cases_of_one_op_share_their_thread_map(name: str) -> None:
             ]:
                 threads = set()
                 for alternatives in reducing:
-                    first = next(a for a in alternatives if a["limit"] is None or n <= a["limit"][x])
-                    family = families[first["steps"][0]["family"]]
-                    rows = next(r for d, r in family.variants.items() if d.split(",")[0] == x)
+                    rows = next(
+                        rows
+                        for a in alternatives
+                        if a["limit"] is None or n <= a["limit"][x]
+                        for d, rows in families[a["steps"][0]["family"]].variants.items()
+                        if d.split(",")[0] == x
+                    )
                     threads |= {
                         _tile_of(v)["threads"]
                         for v in rows
@@ -1481,7 +1485,7 @@ def test_cases_of_one_op_share_their_thread_map(name: str) -> None:
 def _tile_of(variant: dict[str, Any]) -> dict[str, int]:
     arguments = variant["instantiate"].removeprefix("AVO_KERNEL(").removesuffix(")").split(", ")
     numbers = [int(a) for a in arguments if a.isdigit()]
-    names = ("block", "min_blocks", "threads", "vectors", "exact") if len(numbers) == 5 else ("block",)
+    names = ("block", "min_blocks", "threads", "vectors", "exact")[: len(numbers)] if len(numbers) > 2 else ("block",)
     return dict(zip(names, numbers, strict=True))
 
 
@@ -1546,7 +1550,7 @@ def test_dtypes_of_the_tables() -> None:
     for family in every_family():
         keys = set(family.variants)
         if family.name.endswith("_cluster"):  # the alternative after it serves float64
-            assert {k.split(",")[0] for k in keys} == {"f32", "f16", "bf16"}
+            assert {k.split(",")[0] for k in keys} in ({"f32", "f16", "bf16"}, {"f32"})
         elif any("," in k for k in keys):
             assert {k.split(",")[0] for k in keys} == set(DTYPES)
         else:

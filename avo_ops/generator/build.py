@@ -59,7 +59,7 @@ def stale(files: dict[str, str], folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is compiled together: a family's packaged variants, or those of one of its dtypes that wait for a call."""
+    """What is compiled together: a family's packaged variants, or some of one of its dtypes that wait for a call."""
 
     name: str
     source: str  # path of the template
@@ -75,9 +75,9 @@ def units_of(family: str, plan: Mapping[str, Any]) -> list[Unit]:
     """The units of a family."""
     record = plan["families"][family]
     lines: dict[str, dict[str, str]] = {}
-    for dtypes, rows in record["variants"].items():
-        own = lines.setdefault(record["on_demand"].get(dtypes, family), {})
-        own |= {v["symbol"]: v["instantiate"] for v in rows}
+    for rows in record["variants"].values():
+        for v in rows:
+            lines.setdefault(v["unit"] or family, {})[v["symbol"]] = v["instantiate"]
     return [
         Unit(name, str(record["source"]), tuple(own[s] for s in sorted(own)), packaged=name == family)
         for name, own in lines.items()

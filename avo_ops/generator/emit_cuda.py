@@ -56,15 +56,30 @@ class Emitter:
             self.usual |= {step["family"] for one in found for step in one["steps"]}
         return found
 
-    def on_demand(self, family: Family) -> dict[str, str]:
-        """The dtypes whose variants are not packaged, and the units that hold them: rare dtypes, and all of rare cases."""
-        rare = [d for d in family.variants if d in schedule.ON_DEMAND or family.name not in self.usual]
-        packaged = {v["symbol"] for d, rows in family.variants.items() if d not in rare for v in rows}
-        return {
-            d: f"{family.name}__{d.replace(',', '_')}"
-            for d in rare
-            if not {v["symbol"] for v in family.variants[d]} <= packaged
-        }
+    def assign_units(self, family: Family) -> None:
+        """Say of each variant that is not packaged which unit has it, to be compiled when it is first called.
+
+        Rare dtypes, all of rare cases, and rows that are not whole chunks in clusters or in anything but plain bfloat16 and
+        float32: each such kernel has a twin for whole chunks.
+        """
+
+        def unit(dtypes: str, row: Json) -> str | None:
+            name = f"{family.name}__{dtypes.replace(',', '_')}"
+            if dtypes in schedule.ON_DEMAND or family.name not in self.usual:
+                return name
+            odd = row["exact"] is None and any(v["exact"] == "chunks" for v in family.variants[dtypes])
+            if odd and (dtypes not in schedule.ODD or row["cluster"] > 1):
+                return f"{name}_odd"
+            return name if row["cluster"] > 1 and "f16" in dtypes.split(",") else None
+
+        of_symbol: dict[str, str | None] = {}  # which several dtypes may share: packaged for one, it is for all
+        for dtypes, rows in family.variants.items():
+            for row in rows:
+                found = unit(dtypes, row)
+                of_symbol[row["symbol"]] = found and of_symbol.get(row["symbol"], found)
+        for rows in family.variants.values():
+            for row in rows:
+                row["unit"] = of_symbol[row["symbol"]]
 
     def _alternatives(self, case: Case, op: Op) -> list[Json]:
         graph = case.graph
@@ -88,24 +103,24 @@ class Emitter:
                     f"{case.name}: a sum over the rows of a value that needs a reduction of its own row"
                 )
             fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
-            wide = _around_cluster(self.row_steps(f"{case.name}_rows", rows, ()))
+            wide = self.row_steps(f"{case.name}_rows", rows, ())
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
             limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
-            shared = self._steps(self._row(f"{case.name}_cluster", graph, "cluster", ()), case.name, graph)
+            cluster = self._cluster(case.name, graph)
+            cluster["steps"] += [_step(self._finish(f"{case.name}_finish", graph))]
             return [
                 {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
-                *({**a, "steps": a["steps"] + split} for a in wide[:1]),
-                {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
-                *({**a, "steps": a["steps"] + split} for a in wide[1:]),
+                cluster,
+                *({**a, "steps": a["steps"] + split} for a in wide),
             ]
         if features.reductions and self.with_sums:
             # The threads of a row are those of the case with sums, whichever alternative serves its width.
-            narrow, *wide = _around_cluster(self.row_steps(case.name, graph, widths))
-            shared = [_step(self._row(f"{case.name}_cluster", graph, "cluster", ()))]
-            cluster = {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared}
-            return [narrow, cluster, *wide]
+            row, loop = self.row_steps(case.name, graph, widths)
+            narrow = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+            return [{**row, "limit": narrow}, self._cluster(case.name, graph), row, loop]
         if features.reductions:
-            return self.row_steps(case.name, graph, widths)
+            row, loop = self.row_steps(case.name, graph, widths)
+            return [row, self._cluster(case.name, graph), loop]
         if features.sums:
             family = self._row(case.name, graph, "column", ())
             return [
@@ -140,6 +155,18 @@ class Emitter:
             },
         ]
 
+    def _cluster(self, name: str, graph: Graph) -> Json:
+        """Rows that the blocks of a cluster share."""
+        features = Features.of(graph)
+        limit = {
+            d: schedule.cluster_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n
+            if d != "f64"
+            else 0
+            for d in DTYPES
+        }
+        family = self._row(f"{name}_cluster", graph, "cluster", ())
+        return {"when": "rows", "limit": limit, "min_arch": 90, "steps": [_step(family)]}
+
     def _steps(self, family: Family, name: str, graph: Graph) -> list[Json]:
         return [_step(family), _step(self._finish(f"{name}_finish", graph))]
 
@@ -171,7 +198,7 @@ class Emitter:
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
             elif kind == "cluster":
-                ladder = schedule.cluster_ladder(features, item)
+                ladder = schedule.cluster_ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
@@ -179,7 +206,9 @@ class Emitter:
             if kind == "cluster" and (x == "f64" or w not in (None, x)):
                 continue  # rare: the alternative after it serves them
             rows = []
-            least = schedule.cluster_begin()[x] + 1 if kind == "cluster" else 1
+            least = 1
+            if kind == "cluster":
+                least += schedule.cluster_begin(features, item, ITEM_SIZE[w or x], self.with_sums)
             for tile in ladder:
                 # Measured in bf16, and built for it alone: each pair of dtypes adds half a minute to a build on two cores.
                 own = widths if kind == "row" and x == "bf16" and w in (None, x) else ()
@@ -188,6 +217,8 @@ class Emitter:
                     for width in own
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
+                if kind in ("row", "cluster") and x != "f64":
+                    rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
                 rows.append(variant(name, kind, x, w, tile, least, tile.max_n, None))
                 least = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
@@ -254,24 +285,19 @@ def _is_unusual(case: Case, op: Op) -> bool:
     return given != sorted(given, reverse=True)
 
 
-def _around_cluster(alternatives: list[Json]) -> list[Json]:
-    """The first alternative once for the rows narrower than a cluster's, and again for what it serves beyond."""
-    first, *rest = alternatives
-    limit = {d: min(n, first["limit"][d]) for d, n in schedule.cluster_begin().items()}
-    return [{**first, "limit": limit}, *([first] if limit != first["limit"] else []), *rest]
-
-
 def _step(family: Family) -> Json:
     return {"family": family.name, "params": [list(p) for p in family.params]}
 
 
 def variant(
-    name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | None
+    name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | str | None
 ) -> Json:
+    """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for any."""
     item = ITEM_SIZE[x]
-    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}" + (
-        f"_n{exact}" if exact else ""
+    suffix, known = {None: ("", "0"), "chunks": ("_chunks", "avo::kWholeChunks")}.get(
+        exact, (f"_n{exact}", str(exact))
     )
+    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}{suffix}"
     arguments = [
         symbol,
         tile.block,
@@ -280,7 +306,7 @@ def variant(
         *([w] if w else []),
         tile.threads,
         tile.vectors,
-        exact or 0,
+        known,
     ]
     arguments.append(str(tile.ahead).lower())
     return {

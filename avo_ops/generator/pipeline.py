@@ -35,7 +35,6 @@ def generate(records: Iterable[OpDef]) -> Generated:
     files: dict[str, str] = {}
     cpu: dict[str, dict[str, CpuKernel]] = {}  # by translation unit
     families: dict[str, Family] = {}
-    on_demand: dict[str, dict[str, str]] = {}
     operators = []
     for record in records:
         plan = make_plan(record)  # trace, derive, simplify, cut
@@ -51,8 +50,9 @@ def generate(records: Iterable[OpDef]) -> Generated:
                 cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
             ops.append(_op_json(record, op, cases))
         operators.append(_operator_json(plan, ops))
+        for family in cuda.families.values():
+            cuda.assign_units(family)
         families |= cuda.families
-        on_demand |= {f.name: cuda.on_demand(f) for f in cuda.families.values()}
     for name, unit in cpu.items():
         files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
     files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))
@@ -60,7 +60,7 @@ def generate(records: Iterable[OpDef]) -> Generated:
     plan_json = {
         "version": 1,
         "operators": operators,
-        "families": {f.name: _family_json(f, on_demand[f.name]) for f in families.values()},
+        "families": {f.name: _family_json(f) for f in families.values()},
     }
     files["plan.json"] = _dump(plan_json)
     return Generated(files, families, plan_json)
@@ -145,10 +145,8 @@ def expression_json(graph: Graph) -> Json:
     return {"nodes": rows, "results": {name: number[v.index] for name, v in graph.results.items()}}
 
 
-def _family_json(f: Family, on_demand: dict[str, str]) -> Json:
-    return {
-        "source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "on_demand": on_demand, "variants": f.variants
-    }  # fmt: skip
+def _family_json(f: Family) -> Json:
+    return {"source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "variants": f.variants}
 
 
 def _dump(plan: Json) -> str:

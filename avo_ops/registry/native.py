@@ -141,13 +141,13 @@ def _family_lines(name: str, family: Record) -> Iterable[str]:
     yield _line("family", name, family["class"], family.get("sums", 0))
     for dtypes, variants in family["variants"].items():
         x, _, w = dtypes.partition(",")
-        yield _line("unit", family["on_demand"].get(dtypes, name))
         for variant in variants:
-            exact = variant.get("exact")
+            yield _line("unit", variant["unit"] or name)
+            width = variant["exact"]
             numbers = (
                 variant["min_n"],
                 variant["max_n"],
-                -1 if exact is None else exact,
+                {None: -1, "chunks": 0}.get(width, width),
                 variant["block"],
                 variant["rows"],
                 variant["vec"],

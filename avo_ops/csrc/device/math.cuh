@@ -276,8 +276,8 @@ template <class A> AVO_MATH float avo_ndtr_tail(float a, float e) {
   const float k = avo_rcp_refined(fmaf(AVO_NDTR_SCALE, a, 1.0f));
   return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_F32));
 }
-// Phi(x). In float32 near 0 by a polynomial: the tail's variable k would magnify its rounding, and the gradient of GELU the
-// result.
+// Phi(x). In float32 near 0 by a polynomial: the tail's variable k would magnify its rounding, and the gradient of GELU
+// the result.
 template <class A> AVO_MATH float m_ndtr(float x, float e) {
   const float tail = avo_ndtr_tail<A>(avo_min_nan(fabsf(x), 1e18f), e), far = x < 0.0f ? tail : 1.0f - tail;
   if constexpr (AvoIsCoarse<A>::value) return far;
