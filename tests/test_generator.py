@@ -1485,7 +1485,11 @@ def test_cases_of_one_op_share_their_thread_map(name: str) -> None:
 def _tile_of(variant: dict[str, Any]) -> dict[str, int]:
     arguments = variant["instantiate"].removeprefix("AVO_KERNEL(").removesuffix(")").split(", ")
     numbers = [int(a) for a in arguments if a.isdigit()]
-    names = ("block", "min_blocks", "threads", "vectors", "exact")[: len(numbers)] if len(numbers) > 2 else ("block",)
+    names = (
+        ("block", "min_blocks", "threads", "vectors", "exact")[: len(numbers)]
+        if len(numbers) > 2
+        else ("block",)
+    )
     return dict(zip(names, numbers, strict=True))
 
 

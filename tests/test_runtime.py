@@ -207,7 +207,16 @@ def alternative(when: str, *steps: dict[str, Any], limit: Any = None, min_arch: 
 
 
 def variant(symbol: str, **changes: Any) -> dict[str, Any]:
-    plain = {"min_n": 1, "max_n": 1 << 40, "exact": None, "unit": None, "block": 128, "rows": 1, "vec": 8, "cols": 0}
+    plain = {
+        "min_n": 1,
+        "max_n": 1 << 40,
+        "exact": None,
+        "unit": None,
+        "block": 128,
+        "rows": 1,
+        "vec": 8,
+        "cols": 0,
+    }
     return {"symbol": symbol, **plain, "persist": 0, "cluster": 1, "smem": 0, **changes}
 
 
@@ -1555,7 +1564,9 @@ def launches(runtime: Runtime, folder: Path, *calls: str, ptx_version: int = 90)
         "missing": family("flat", {"f32": [variant("missing_f32")]}),
         "broken": family("flat", {"f32": [variant("broken_f32")]}),
         "wide": family("flat", {"f32": [wide]}),
-        "rare": family("flat", {"f32": [variant("rare_f32")], "f64": [variant("rare_f64", unit="rare__f64")]}),
+        "rare": family(
+            "flat", {"f32": [variant("rare_f32")], "f64": [variant("rare_f64", unit="rare__f64")]}
+        ),
     }
     ops = [SCALE, sum_op("sums", "row")]
     ops += [

@@ -32,11 +32,6 @@ SOFTMAX = OpDef(
     source="Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted form)",
     gradient=softmax_gradient,
     twin=F.softmax,
-    # Where a kernel for that width alone was measured at least 4 % faster (see normalization.py): 4 to 26 %.
-    widths={
-        "forward": (384, 768, 1024, 1536, 2048, 3072, 5120, 6144, 8192, 12288, 16384),
-        "backward": (384, 1536, 3072, 5120, 6144, 12288),
-    },
     samples=(Sample(((6, 40), -1)), Sample(((2, 5, 7), 1)), Sample(((3, 4, 5), 0))),
 )
 

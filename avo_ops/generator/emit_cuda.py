@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,8 +60,8 @@ class Emitter:
     def assign_units(self, family: Family) -> None:
         """Say of each variant that is not packaged which unit has it, to be compiled when it is first called.
 
-        Rare dtypes, all of rare cases, and rows that are not whole chunks in clusters or in anything but plain bfloat16 and
-        float32: each such kernel has a twin for whole chunks.
+        Rare dtypes, all of rare cases, wide rows of float16, and rows that are not whole chunks where a kernel for those that
+        are has twice the speed: each alone, for such a call needs one of them.
         """
 
         def unit(dtypes: str, row: Json) -> str | None:
@@ -68,11 +69,13 @@ class Emitter:
             if dtypes in schedule.ON_DEMAND or family.name not in self.usual:
                 return name
             odd = row["exact"] is None and any(v["exact"] == "chunks" for v in family.variants[dtypes])
-            if odd and (dtypes not in schedule.ODD or row["cluster"] > 1):
-                return f"{name}_odd"
+            if odd:
+                return str(row["symbol"])
             return name if row["cluster"] > 1 and "f16" in dtypes.split(",") else None
 
-        of_symbol: dict[str, str | None] = {}  # which several dtypes may share: packaged for one, it is for all
+        of_symbol: dict[
+            str, str | None
+        ] = {}  # which several dtypes may share: packaged for one, it is for all
         for dtypes, rows in family.variants.items():
             for row in rows:
                 found = unit(dtypes, row)
@@ -203,13 +206,14 @@ class Emitter:
                 ladder = (schedule.loop_tile(),)
             else:
                 ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
-            if kind == "cluster" and (x == "f64" or w not in (None, x)):
+            if kind == "cluster" and (x == "f64" or (w not in (None, x) and (x, x) in self.pairs)):
                 continue  # rare: the alternative after it serves them
             rows = []
             least = 1
             if kind == "cluster":
                 least += schedule.cluster_begin(features, item, ITEM_SIZE[w or x], self.with_sums)
-            for tile in ladder:
+            least_of_any = least
+            for tile, following in itertools.zip_longest(ladder, ladder[1:]):
                 # Measured in bf16, and built for it alone: each pair of dtypes adds half a minute to a build on two cores.
                 own = widths if kind == "row" and x == "bf16" and w in (None, x) else ()
                 rows += [
@@ -219,8 +223,11 @@ class Emitter:
                 ]
                 if kind in ("row", "cluster") and x != "f64":
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
-                rows.append(variant(name, kind, x, w, tile, least, tile.max_n, None))
-                least = tile.max_n + 1
+                    least = tile.max_n + 1
+                # Rows that are not whole chunks do with one tile for each number of threads.
+                if kind != "row" or following is None or following.threads != tile.threads:
+                    rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
+                    least = least_of_any = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
         return self._add(
             Family(
