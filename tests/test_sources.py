@@ -399,7 +399,9 @@ def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("family", ["silu_backward", min(RARE, key=lambda f: len(build.units_of(f, PLAN)[0].lines))])
+@pytest.mark.parametrize(
+    "family", ["silu_backward", min(RARE, key=lambda f: len(build.units_of(f, PLAN)[0].lines))]
+)
 def test_what_is_not_packaged_compiles_when_asked_for(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,11 @@ def sigmoid(x: Tensor) -> Tensor:
     return torch.sigmoid(x)
 
 
+def sigmoid_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    y = results["y"]
+    return {"x": grads["y"] * (1.0 - y) * y}
+
+
 def tanh(x: Tensor) -> Tensor:
     return torch.tanh(x)
 
@@ -149,11 +154,11 @@ def _quick_gelu_twin(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-# tanh(log(1 + e)) = n / (n + 2) with e = exp(x), n = e (e + 2): no cancellation, one division. From 20 on it is 1 even in
-# float64, and e^2 stays finite.
+# tanh(log(1 + e)) = n / (n + 2) with e = exp(x), n = 2 e + e^2 (rounded once): no cancellation, one division. From 20 on
+# it is 1 even in float64, and e^2 stays finite.
 def mish(x: Tensor) -> Tensor:
     e = torch.exp(x.clamp(max=20.0))
-    n = e * (e + 2.0)
+    n = 2.0 * e + e * e
     return x * (n / (n + 2.0))
 
 
@@ -161,7 +166,7 @@ def mish_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     # The quotient q = n / (n + 2), and x dq/dx = x n' 2 / (n + 2)^2 with n' = 2 e (e + 1).
     t = args["x"].clamp(max=20.0)
     e = torch.exp(t)
-    n = e * (e + 2.0)
+    n = 2.0 * e + e * e
     r = torch.reciprocal(n + 2.0)
     return {"x": grads["y"] * (r * (n + t * (4.0 * (e * (e + 1.0)) * r)))}
 
@@ -288,6 +293,7 @@ SIGMOID = OpDef(
     columns=FLAT,
     formula="1 / (1 + exp(-x))",
     source="Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN 1995",
+    gradient=sigmoid_gradient,
     twin=F.sigmoid,
     samples=_SHAPES,
 )

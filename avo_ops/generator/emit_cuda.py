@@ -52,7 +52,7 @@ class Emitter:
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
         found = self._alternatives(case, op)
-        if not _is_unusual(case, op):
+        if not _is_unusual(case, op) and not _is_partial(case, op):
             self.usual |= {step["family"] for one in found for step in one["steps"]}
         return found
 
@@ -112,7 +112,8 @@ class Emitter:
                 {"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}
             ]
         found = []
-        if _fits_flat(graph):
+        # The parts of a packed operand do not lie densely.
+        if _is_elementwise(graph) and not any(a.parts for a in op.arguments):
             family = self._row(case.name, graph, "flat", ())
             found.append({"when": "flat", "limit": None, "min_arch": 0, "steps": [_step(family)]})
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
@@ -167,7 +168,7 @@ class Emitter:
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
             elif kind == "pointwise":
-                ladder = schedule.pointwise_ladder(features, item, _fits_flat(graph))
+                ladder = schedule.pointwise_ladder(features, item, _is_elementwise(graph))
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
             elif kind == "cluster":
@@ -226,8 +227,8 @@ class Emitter:
         return self._add(Family(name, name, "finish", text, len(sums), params, variants), key, "finish")
 
 
-def _fits_flat(graph: Graph) -> bool:
-    """Whether a flat kernel serves the graph, which knows neither rows nor columns."""
+def _is_elementwise(graph: Graph) -> bool:
+    """Whether the graph knows neither rows nor columns."""
     return all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes())
 
 
@@ -252,6 +253,12 @@ def _is_unusual(case: Case, op: Op) -> bool:
     """Whether an optional column operand is given without one that stands before it: a bias alone, where a weight was due."""
     given = [all(v) for a, v in _key_of(case, op) if a.kind == "tensor" and a.span == Span.COLS]
     return given != sorted(given, reverse=True)
+
+
+def _is_partial(case: Case, op: Op) -> bool:
+    """Whether the gradient of a tensor of the call's size is left out: that of a frozen input, or of one of two."""
+    mask = next((bits for a, bits in _key_of(case, op) if a.kind == "mask"), [])
+    return not all(bit for bit, r in zip(mask, op.returns, strict=False) if r.span == Span.BOTH)
 
 
 def _around_cluster(alternatives: list[Json]) -> list[Json]:

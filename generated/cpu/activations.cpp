@@ -438,7 +438,7 @@ AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, y * (V(C(1.0)) - y) * grad);
+        part.store(grad_x_row + c, y * ((V(C(1.0)) - y) * grad));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }
@@ -774,7 +774,7 @@ AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
         const V x = part.load(x_row + c);
         const V t = m_min(x, V(C(20.0)));
         const V e = m_exp(t);
-        const V t1 = e * (e + V(C(2.0)));
+        const V t1 = m_fma(e, e, e * V(C(2.0)));
         part.store(y_row + c, x * (t1 / (V(C(2.0)) + t1)));
       });
       close_row<C>(a, 1, row, c0, n, y_row);
@@ -799,9 +799,9 @@ AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
         const V x = part.load(x_row + c);
         const V t = m_min(x, V(C(20.0)));
         const V e = m_exp(t);
-        const V t1 = e * (e + V(C(2.0)));
+        const V t1 = m_fma(e, e, e * V(C(2.0)));
         const V r = m_recip(V(C(2.0)) + t1);
-        part.store(grad_x_row + c, grad * (r * m_fma(t, r * (e * (e + V(C(1.0))) * V(C(4.0))), t1)));
+        part.store(grad_x_row + c, grad * (r * m_fma(t, e * (e + V(C(1.0))) * V(C(4.0)) * r, t1)));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }

@@ -10,6 +10,8 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_activations[];
 AVO_HIDDEN extern const int kernels_activations_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_bias[];
 AVO_HIDDEN extern const int kernels_bias_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_gated[];
+AVO_HIDDEN extern const int kernels_gated_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_layer_norm[];
 AVO_HIDDEN extern const int kernels_layer_norm_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[];
@@ -34,6 +36,7 @@ extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int
   int at = 0;
   at = gather(kernels_activations, kernels_activations_count, at);
   at = gather(kernels_bias, kernels_bias_count, at);
+  at = gather(kernels_gated, kernels_gated_count, at);
   at = gather(kernels_layer_norm, kernels_layer_norm_count, at);
   at = gather(kernels_rms_norm, kernels_rms_norm_count, at);
   at = gather(kernels_add_layer_norm, kernels_add_layer_norm_count, at);
