@@ -137,13 +137,35 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         return 0.5 * x * torch.special.erfc(x * -math.sqrt(0.5))
     # 0.5 * (1 + tanh(u)) = sigmoid(2 u), without its cancellation. Beyond |x| = 30 the sigmoid is exactly 0 or 1 even in
     # float64; the clamp keeps the cube finite, and its gradient (0) then meets no infinity.
-    t = x.clamp(-30.0, 30.0)
-    u = 2.0 * math.sqrt(2.0 / math.pi) * t * (1.0 + 0.044715 * t * t)
-    return x * torch.sigmoid(u)
+    return x * torch.sigmoid(_tanh_argument(x.clamp(-30.0, 30.0)))
+
+
+def _tanh_argument(t: Tensor) -> Tensor:
+    return 2.0 * math.sqrt(2.0 / math.pi) * t * (1.0 + 0.044715 * t * t)
 
 
 def silu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(x)
+
+
+# Slopes, for whoever multiplies by them: a gradient of gelu(x) * y that multiplied x by y first would overflow where the
+# factor between them is 0.
+
+
+def gelu_slope(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "none":
+        z = x * -math.sqrt(0.5)
+        return 0.5 * torch.special.erfc(z) + x * (torch.exp(-(z * z)) * math.sqrt(0.5 / math.pi))
+    t = x.clamp(-30.0, 30.0)
+    s = torch.sigmoid(_tanh_argument(t))
+    du = 2.0 * math.sqrt(2.0 / math.pi) * (1.0 + 3.0 * 0.044715 * (t * t))
+    return s + t * (s * (1.0 - s)) * du
+
+
+def silu_slope(x: Tensor, beta: Any = 1.0) -> Tensor:
+    """Of x * sigmoid(beta x)."""
+    s = torch.sigmoid(beta * x)
+    return s + beta * (x * (s * (1.0 - s)))
 
 
 def quick_gelu(x: Tensor) -> Tensor:

@@ -372,6 +372,14 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
                 problems.append(
                     f"{node.source}: the result {name} does not vary along the rows and is not a sum over them; compute it outside"
                 )
+        for a in tensors:
+            for name in a.operands:
+                gradient = d.backward.results.get(f"grad_{name}")
+                if gradient is not None and gradient.span & ~a.span:
+                    axis = "rows" if gradient.span & ~a.span & Span.ROWS else "columns"
+                    problems.append(
+                        f"{gradient.source}: the gradient of {name} varies along the {axis}, which {name} does not; sum it over them"
+                    )
         if any(not a.optional and a.span == Span.BOTH for a in tensors):
             whole = {**d.forward.results, **d.backward.results}
             for node in walk(whole.values()):

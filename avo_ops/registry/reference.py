@@ -61,7 +61,9 @@ def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Sp
     """A result in the shape, dtype and layout that a kernel gives it, in memory of its own."""
     shape = shape_of(op, ret, space)
     if ret.span == "N" and space.rows:
-        value = value.expand([1 if d in space.rows else s for d, s in enumerate(space.sizes)]).reshape(shape)
+        if not ret.parts:
+            value = value.expand([1 if d in space.rows else s for d, s in enumerate(space.sizes)])
+        value = value.reshape(shape)
     out = value.to(return_dtype(op, ret, args, space))
     if tuple(out.shape) != tuple(shape):
         out = out.expand(shape)

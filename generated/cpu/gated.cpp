@@ -38,16 +38,16 @@ AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_b
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = m_sigmoid(gate);
-        part.store(grad_gate_row + c, t1 * (V(C(1.0)) - t1) * (x * grad));
+        part.store(grad_gate_row + c, x * (t1 * (V(C(1.0)) - t1)) * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
     }
@@ -96,7 +96,7 @@ AVO_KERNEL void sigmoid_gate_backward(const AvoCpuArgs* a, int64_t row_begin, in
         const V x = part.load(x_row + c);
         const V t1 = m_sigmoid(gate);
         part.store(grad_x_row + c, t1 * grad);
-        part.store(grad_gate_row + c, t1 * (V(C(1.0)) - t1) * (x * grad));
+        part.store(grad_gate_row + c, x * (t1 * (V(C(1.0)) - t1)) * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
       close_row<C>(a, 4, row, c0, n, grad_gate_row);
@@ -238,8 +238,8 @@ AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
         const V t = m_min(m_max(gate, V(C(-30.0))), V(C(30.0)));
-        const V u = t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0)));
-        part.store(y_row + c, up * (gate * m_sigmoid(u)));
+        const V s = m_sigmoid(t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0))));
+        part.store(y_row + c, up * (gate * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -277,17 +277,16 @@ AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, i
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
         const V t1 = m_exp_neg_half_sq(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(m_ndtr(gate, t1), t2, t1 * V(C(0.7978845608028654)) * (gate * V(C(0.5)) * t2)));
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, t1 * V(C(0.3989422804014327)), m_ndtr(gate, t1)));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
     }
@@ -303,18 +302,17 @@ AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
         const V t1 = m_exp_neg_half_sq(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(m_ndtr(gate, t1), t2, t1 * V(C(0.7978845608028654)) * (gate * V(C(0.5)) * t2)));
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, t1 * V(C(0.3989422804014327)), m_ndtr(gate, t1)));
         part.store(grad_up_row + c, m_x_ndtr(gate, t1) * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
@@ -339,8 +337,8 @@ AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
         const V t = m_min(m_max(gate, V(C(-30.0))), V(C(30.0)));
-        const V u = t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0)));
-        part.store(grad_up_row + c, gate * m_sigmoid(u) * grad);
+        const V s = m_sigmoid(t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0))));
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 2, row, c0, n, grad_up_row);
     }
@@ -356,24 +354,18 @@ AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_beg
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
         const V t = m_min(m_max(gate, V(C(-30.0))), V(C(30.0)));
-        const V t1 = t * V(C(1.5957691216057308));
-        const V t2 = t * V(C(0.044715));
-        const V t3 = m_fma(t, t2, V(C(1.0)));
-        const V u = t1 * t3;
-        const V t4 = m_sigmoid(u);
-        const V t5 = up * grad;
-        const V t6 = gate * t5 * (t4 * (V(C(1.0)) - t4));
-        const V t7 = t1 * t6;
-        part.store(grad_gate_row + c, m_fma(t4, t5, m_where(m_and(m_ge(gate, V(C(-30.0))), m_le(gate, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t3 * t6, m_fma(V(C(0.044715)), t * t7, t2 * t7)), V(C(0.0)))));
+        const V du = V(C(1.5957691216057308)) * m_fma(t * t, V(C(0.134145)), V(C(1.0)));
+        const V s = m_sigmoid(t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0))));
+        part.store(grad_gate_row + c, up * grad * m_fma(du, t * (s * (V(C(1.0)) - s)), s));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
     }
@@ -389,26 +381,20 @@ AVO_KERNEL void geglu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int6
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
         const V t = m_min(m_max(gate, V(C(-30.0))), V(C(30.0)));
-        const V t1 = t * V(C(1.5957691216057308));
-        const V t2 = t * V(C(0.044715));
-        const V t3 = m_fma(t, t2, V(C(1.0)));
-        const V u = t1 * t3;
-        const V t4 = m_sigmoid(u);
-        const V t5 = up * grad;
-        const V t6 = gate * t5 * (t4 * (V(C(1.0)) - t4));
-        const V t7 = t1 * t6;
-        part.store(grad_gate_row + c, m_fma(t4, t5, m_where(m_and(m_ge(gate, V(C(-30.0))), m_le(gate, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t3 * t6, m_fma(V(C(0.044715)), t * t7, t2 * t7)), V(C(0.0)))));
-        part.store(grad_up_row + c, gate * t4 * grad);
+        const V du = V(C(1.5957691216057308)) * m_fma(t * t, V(C(0.134145)), V(C(1.0)));
+        const V s = m_sigmoid(t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0))));
+        part.store(grad_gate_row + c, up * grad * m_fma(du, t * (s * (V(C(1.0)) - s)), s));
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -431,7 +417,8 @@ AVO_KERNEL void swiglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
-        part.store(y_row + c, up * (gate * m_sigmoid(gate)));
+        const V s = m_sigmoid(gate);
+        part.store(y_row + c, up * (gate * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -453,7 +440,8 @@ AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, in
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
-        part.store(grad_up_row + c, gate * m_sigmoid(gate) * grad);
+        const V s = m_sigmoid(gate);
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 2, row, c0, n, grad_up_row);
     }
@@ -469,17 +457,16 @@ AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, 
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
-        const V t1 = m_sigmoid(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(t1 * (V(C(1.0)) - t1), gate * t2, t1 * t2));
+        const V gate = part.load(gate_row + c);
+        const V s = m_sigmoid(gate);
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, s * (V(C(1.0)) - s), s));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
     }
@@ -495,19 +482,18 @@ AVO_KERNEL void swiglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
-        const V t1 = m_sigmoid(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(t1 * (V(C(1.0)) - t1), gate * t2, t1 * t2));
-        part.store(grad_up_row + c, gate * t1 * grad);
+        const V gate = part.load(gate_row + c);
+        const V s = m_sigmoid(gate);
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, s * (V(C(1.0)) - s), s));
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -534,7 +520,8 @@ AVO_KERNEL void swiglu_oai_forward(const AvoCpuArgs* a, int64_t row_begin, int64
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
         const V g = m_min(gate, V(limit));
-        part.store(y_row + c, (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * (g * m_sigmoid(V(alpha) * g)));
+        const V s = m_sigmoid(V(alpha) * g);
+        part.store(y_row + c, (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * (g * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -562,7 +549,9 @@ AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
         const V g = m_min(gate, V(limit));
-        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), g * m_sigmoid(V(alpha) * g) * grad, V(C(0.0))));
+        const V s = m_sigmoid(V(alpha) * g);
+        const V of_up = g * s * grad;
+        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), of_up, V(C(0.0))));
       });
       close_row<C>(a, 3, row, c0, n, grad_up_row);
     }
@@ -590,9 +579,9 @@ AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_beg
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
         const V g = m_min(gate, V(limit));
-        const V t2 = m_sigmoid(V(alpha) * g);
-        const V t3 = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad;
-        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), m_fma(V(alpha), t2 * (V(C(1.0)) - t2) * (g * t3), t2 * t3), V(C(0.0))));
+        const V s = m_sigmoid(V(alpha) * g);
+        const V of_gate = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad * m_fma(V(alpha), g * (s * (V(C(1.0)) - s)), s);
+        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), of_gate, V(C(0.0))));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
     }
@@ -621,10 +610,11 @@ AVO_KERNEL void swiglu_oai_backward(const AvoCpuArgs* a, int64_t row_begin, int6
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
         const V g = m_min(gate, V(limit));
-        const V t2 = m_sigmoid(V(alpha) * g);
-        const V t3 = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad;
-        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), m_fma(V(alpha), t2 * (V(C(1.0)) - t2) * (g * t3), t2 * t3), V(C(0.0))));
-        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), g * t2 * grad, V(C(0.0))));
+        const V s = m_sigmoid(V(alpha) * g);
+        const V of_gate = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad * m_fma(V(alpha), g * (s * (V(C(1.0)) - s)), s);
+        const V of_up = g * s * grad;
+        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), of_gate, V(C(0.0))));
+        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), of_up, V(C(0.0))));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -674,7 +664,7 @@ AVO_KERNEL void glu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
         const V half = part.load(half_row + c);
         const V t1 = m_sigmoid(gate);
         part.store(grad_half_row + c, t1 * grad);
-        part.store(grad_gate_row + c, t1 * (V(C(1.0)) - t1) * (half * grad));
+        part.store(grad_gate_row + c, half * (t1 * (V(C(1.0)) - t1)) * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_half_row);
       close_row<C>(a, 4, row, c0, n, grad_gate_row);
@@ -770,8 +760,8 @@ AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
         const V t = m_min(m_max(gate, V(C(-30.0))), V(C(30.0)));
-        const V u = t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0)));
-        part.store(y_row + c, up * (gate * m_sigmoid(u)));
+        const V s = m_sigmoid(t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0))));
+        part.store(y_row + c, up * (gate * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -787,18 +777,17 @@ AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, in
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
         const V t1 = m_exp_neg_half_sq(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(m_ndtr(gate, t1), t2, t1 * V(C(0.7978845608028654)) * (gate * V(C(0.5)) * t2)));
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, t1 * V(C(0.3989422804014327)), m_ndtr(gate, t1)));
         part.store(grad_up_row + c, m_x_ndtr(gate, t1) * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
@@ -816,26 +805,20 @@ AVO_KERNEL void geglu_packed_backward_tanh(const AvoCpuArgs* a, int64_t row_begi
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
         const V t = m_min(m_max(gate, V(C(-30.0))), V(C(30.0)));
-        const V t1 = t * V(C(1.5957691216057308));
-        const V t2 = t * V(C(0.044715));
-        const V t3 = m_fma(t, t2, V(C(1.0)));
-        const V u = t1 * t3;
-        const V t4 = m_sigmoid(u);
-        const V t5 = up * grad;
-        const V t6 = gate * t5 * (t4 * (V(C(1.0)) - t4));
-        const V t7 = t1 * t6;
-        part.store(grad_gate_row + c, m_fma(t4, t5, m_where(m_and(m_ge(gate, V(C(-30.0))), m_le(gate, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t3 * t6, m_fma(V(C(0.044715)), t * t7, t2 * t7)), V(C(0.0)))));
-        part.store(grad_up_row + c, gate * t4 * grad);
+        const V du = V(C(1.5957691216057308)) * m_fma(t * t, V(C(0.134145)), V(C(1.0)));
+        const V s = m_sigmoid(t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0))));
+        part.store(grad_gate_row + c, up * grad * m_fma(du, t * (s * (V(C(1.0)) - s)), s));
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -858,7 +841,8 @@ AVO_KERNEL void swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, in
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
-        part.store(y_row + c, up * (gate * m_sigmoid(gate)));
+        const V s = m_sigmoid(gate);
+        part.store(y_row + c, up * (gate * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -874,19 +858,18 @@ AVO_KERNEL void swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, i
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
-        const V t1 = m_sigmoid(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(t1 * (V(C(1.0)) - t1), gate * t2, t1 * t2));
-        part.store(grad_up_row + c, gate * t1 * grad);
+        const V gate = part.load(gate_row + c);
+        const V s = m_sigmoid(gate);
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, s * (V(C(1.0)) - s), s));
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -914,7 +897,8 @@ AVO_KERNEL void swiglu_oai_packed_forward(const AvoCpuArgs* a, int64_t row_begin
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
         const V g = m_min(gate, V(limit));
-        part.store(y_row + c, (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * (g * m_sigmoid(V(alpha) * g)));
+        const V s = m_sigmoid(V(alpha) * g);
+        part.store(y_row + c, (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * (g * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -944,10 +928,11 @@ AVO_KERNEL void swiglu_oai_packed_backward(const AvoCpuArgs* a, int64_t row_begi
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
         const V g = m_min(gate, V(limit));
-        const V t2 = m_sigmoid(V(alpha) * g);
-        const V t3 = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad;
-        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), m_fma(V(alpha), t2 * (V(C(1.0)) - t2) * (g * t3), t2 * t3), V(C(0.0))));
-        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), g * t2 * grad, V(C(0.0))));
+        const V s = m_sigmoid(V(alpha) * g);
+        const V of_gate = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad * m_fma(V(alpha), g * (s * (V(C(1.0)) - s)), s);
+        const V of_up = g * s * grad;
+        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), of_gate, V(C(0.0))));
+        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), of_up, V(C(0.0))));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -970,7 +955,8 @@ AVO_KERNEL void swiglu_interleaved_forward(const AvoCpuArgs* a, int64_t row_begi
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
-        part.store(y_row + c, up * (gate * m_sigmoid(gate)));
+        const V s = m_sigmoid(gate);
+        part.store(y_row + c, up * (gate * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -986,19 +972,18 @@ AVO_KERNEL void swiglu_interleaved_backward(const AvoCpuArgs* a, int64_t row_beg
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
-        const V t1 = m_sigmoid(gate);
-        const V t2 = up * grad;
-        part.store(grad_gate_row + c, m_fma(t1 * (V(C(1.0)) - t1), gate * t2, t1 * t2));
-        part.store(grad_up_row + c, gate * t1 * grad);
+        const V gate = part.load(gate_row + c);
+        const V s = m_sigmoid(gate);
+        part.store(grad_gate_row + c, up * grad * m_fma(gate, s * (V(C(1.0)) - s), s));
+        part.store(grad_up_row + c, gate * s * grad);
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
@@ -1026,7 +1011,8 @@ AVO_KERNEL void swiglu_oai_interleaved_forward(const AvoCpuArgs* a, int64_t row_
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
         const V g = m_min(gate, V(limit));
-        part.store(y_row + c, (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * (g * m_sigmoid(V(alpha) * g)));
+        const V s = m_sigmoid(V(alpha) * g);
+        part.store(y_row + c, (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * (g * s));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -1056,13 +1042,153 @@ AVO_KERNEL void swiglu_oai_interleaved_backward(const AvoCpuArgs* a, int64_t row
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
         const V g = m_min(gate, V(limit));
-        const V t2 = m_sigmoid(V(alpha) * g);
-        const V t3 = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad;
-        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), m_fma(V(alpha), t2 * (V(C(1.0)) - t2) * (g * t3), t2 * t3), V(C(0.0))));
-        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), g * t2 * grad, V(C(0.0))));
+        const V s = m_sigmoid(V(alpha) * g);
+        const V of_gate = (m_min(V(limit), m_max(up, V(t1))) + V(C(1.0))) * grad * m_fma(V(alpha), g * (s * (V(C(1.0)) - s)), s);
+        const V of_up = g * s * grad;
+        part.store(grad_gate_row + c, m_where(m_le(gate, V(limit)), of_gate, V(C(0.0))));
+        part.store(grad_up_row + c, m_where(m_and(m_ge(up, V(t1)), m_le(up, V(limit))), of_up, V(C(0.0))));
       });
       close_row<C>(a, 3, row, c0, n, grad_gate_row);
       close_row<C>(a, 4, row, c0, n, grad_up_row);
+    }
+  }
+}
+
+// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
+// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+template <class C>
+AVO_KERNEL void bias_swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* up_bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    const C* gate_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* y_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V up = part.load(up_row + c);
+        const V up_bias = part.load(up_bias_row + c);
+        const V gate = part.load(gate_row + c);
+        const V gate_bias = part.load(gate_bias_row + c);
+        const V sums = up + up_bias;
+        const V t1 = gate + gate_bias;
+        const V s = m_sigmoid(t1);
+        part.store(y_row + c, sums * (t1 * s));
+      });
+      close_row<C>(a, 4, row, c0, n, y_row);
+    }
+  }
+}
+
+// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
+// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+template <class C>
+AVO_KERNEL void bias_swiglu_packed_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
+    C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
+    C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V up = part.load(up_row + c);
+        const V up_bias = part.load(up_bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
+        const V gate_bias = part.load(gate_bias_row + c);
+        const V sums = up + up_bias;
+        const V t1 = gate + gate_bias;
+        const V s = m_sigmoid(t1);
+        part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + sums * grad * m_fma(t1, s * (V(C(1.0)) - s), s));
+        part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + t1 * s * grad);
+      });
+    }
+  }
+}
+
+// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
+// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+template <class C>
+AVO_KERNEL void bias_swiglu_packed_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+      C* grad_up_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V up = part.load(up_row + c);
+        const V up_bias = part.load(up_bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
+        const V gate_bias = part.load(gate_bias_row + c);
+        const V sums = up + up_bias;
+        const V t1 = gate + gate_bias;
+        const V s = m_sigmoid(t1);
+        part.store(grad_gate_row + c, sums * grad * m_fma(t1, s * (V(C(1.0)) - s), s));
+        part.store(grad_up_row + c, t1 * s * grad);
+      });
+      close_row<C>(a, 5, row, c0, n, grad_gate_row);
+      close_row<C>(a, 6, row, c0, n, grad_up_row);
+    }
+  }
+}
+
+// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
+// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+template <class C>
+AVO_KERNEL void bias_swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
+    C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
+    C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+      C* grad_up_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V up = part.load(up_row + c);
+        const V up_bias = part.load(up_bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V gate = part.load(gate_row + c);
+        const V gate_bias = part.load(gate_bias_row + c);
+        const V sums = up + up_bias;
+        const V t1 = gate + gate_bias;
+        const V s = m_sigmoid(t1);
+        const V t2 = sums * grad * m_fma(t1, s * (V(C(1.0)) - s), s);
+        const V t3 = t1 * s * grad;
+        part.store(grad_gate_row + c, t2);
+        part.store(grad_up_row + c, t3);
+        part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + t2);
+        part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + t3);
+      });
+      close_row<C>(a, 5, row, c0, n, grad_gate_row);
+      close_row<C>(a, 6, row, c0, n, grad_up_row);
     }
   }
 }
@@ -1108,7 +1234,11 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_gated[] = {
     {"swiglu_interleaved_backward", swiglu_interleaved_backward<float>, swiglu_interleaved_backward<double>},
     {"swiglu_oai_interleaved_forward", swiglu_oai_interleaved_forward<float>, swiglu_oai_interleaved_forward<double>},
     {"swiglu_oai_interleaved_backward", swiglu_oai_interleaved_backward<float>, swiglu_oai_interleaved_backward<double>},
+    {"bias_swiglu_packed_forward", bias_swiglu_packed_forward<float>, bias_swiglu_packed_forward<double>},
+    {"bias_swiglu_packed_backward_to_bias", bias_swiglu_packed_backward_to_bias<float>, bias_swiglu_packed_backward_to_bias<double>},
+    {"bias_swiglu_packed_backward_to_x", bias_swiglu_packed_backward_to_x<float>, bias_swiglu_packed_backward_to_x<double>},
+    {"bias_swiglu_packed_backward", bias_swiglu_packed_backward<float>, bias_swiglu_packed_backward<double>},
 };
-AVO_HIDDEN extern const int kernels_gated_count = 40;
+AVO_HIDDEN extern const int kernels_gated_count = 44;
 
 } // namespace AVO_ISA_NAMESPACE

@@ -7,36 +7,30 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void geglu_backward_tanh_to_gate(
-    const X* __restrict__ gate_ptr, const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr,
+    const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr, const X* __restrict__ gate_ptr,
     X* __restrict__ grad_gate_ptr, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(gate_ptr, 0) && starts_at_chunk(up_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_gate_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(gate_ptr, 0) && starts_at_chunk(grad_gate_ptr, 0);
   const auto body = [&](const auto& tile) {
-    Vec<X, V> gate_vec[P];
-    tile.load(gate_vec, gate_ptr);
     Vec<X, V> up_vec[P];
     tile.load(up_vec, up_ptr);
     Vec<X, V> grad_vec[P];
     tile.load(grad_vec, grad_ptr);
+    Vec<X, V> gate_vec[P];
+    tile.load(gate_vec, gate_ptr);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       C grad_gate_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C t = m_min(m_max(gate_vec[p][j], C(-30.0)), C(30.0));
-        const C t1 = t * C(1.5957691216057308);
-        const C t2 = t * C(0.044715);
-        const C t3 = m_fma(t, t2, C(1.0));
-        const C u = t1 * t3;
-        const C t4 = m_sigmoid<A>(u);
-        const C t5 = up_vec[p][j] * grad_vec[p][j];
-        const C t6 = gate_vec[p][j] * t5 * (t4 * (C(1.0) - t4));
-        const C t7 = t1 * t6;
-        grad_gate_out[j] = m_fma(t4, t5, m_where(m_and(m_ge(gate_vec[p][j], C(-30.0)), m_le(gate_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t6, m_fma(C(0.044715), t * t7, t2 * t7)), C(0.0)));
+        const C du = C(1.5957691216057308) * m_fma(t * t, C(0.134145), C(1.0));
+        const C s = m_sigmoid<A>(t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0)));
+        grad_gate_out[j] = up_vec[p][j] * grad_vec[p][j] * m_fma(du, t * (s * (C(1.0) - s)), s);
       }
       tile.store(grad_gate_ptr, p, grad_gate_out, true);
     }
@@ -51,7 +45,7 @@ AVO_INLINE void geglu_backward_tanh_to_gate(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ gate_ptr, const avo::X* __restrict__ up_ptr, \
-      const avo::X* __restrict__ grad_ptr, avo::X* __restrict__ grad_gate_ptr, int64_t N) { \
-    avo::geglu_backward_tanh_to_gate<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, up_ptr, grad_ptr, grad_gate_ptr, N); \
+      const avo::X* __restrict__ up_ptr, const avo::X* __restrict__ grad_ptr, \
+      const avo::X* __restrict__ gate_ptr, avo::X* __restrict__ grad_gate_ptr, int64_t N) { \
+    avo::geglu_backward_tanh_to_gate<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, grad_ptr, gate_ptr, grad_gate_ptr, N); \
   }

@@ -54,8 +54,8 @@ AVO_INLINE void geglu_backward_tanh_to_up_rows(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C t = m_min(m_max(gate_vec[p][j], C(-30.0)), C(30.0));
-          const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
-          grad_up_out[j] = gate_vec[p][j] * m_sigmoid<A>(u) * grad_vec[p][j];
+          const C s = m_sigmoid<A>(t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0)));
+          grad_up_out[j] = gate_vec[p][j] * s * grad_vec[p][j];
         }
         tile.store(grad_up_ptr + row * grad_up_stride, p, grad_up_out, live);
       }

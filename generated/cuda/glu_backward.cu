@@ -63,7 +63,7 @@ AVO_INLINE void glu_backward(
         for (int j = 0; j < V; ++j) {
           const C t1 = m_sigmoid<A>(gate_vec[p][j]);
           grad_half_out[j] = t1 * grad_vec[p][j];
-          grad_gate_out[j] = t1 * (C(1.0) - t1) * (half_vec[p][j] * grad_vec[p][j]);
+          grad_gate_out[j] = half_vec[p][j] * (t1 * (C(1.0) - t1)) * grad_vec[p][j];
         }
         tile.store(grad_half_ptr + row * grad_half_stride, p, grad_half_out, live);
         tile.store(grad_gate_ptr + row * grad_gate_stride, p, grad_gate_out, live);

@@ -30,7 +30,7 @@ AVO_INLINE void sigmoid_gate_backward(
       for (int j = 0; j < V; ++j) {
         const C t1 = m_sigmoid<A>(gate_vec[p][j]);
         grad_x_out[j] = t1 * grad_vec[p][j];
-        grad_gate_out[j] = t1 * (C(1.0) - t1) * (x_vec[p][j] * grad_vec[p][j]);
+        grad_gate_out[j] = x_vec[p][j] * (t1 * (C(1.0) - t1)) * grad_vec[p][j];
       }
       tile.store(grad_x_ptr, p, grad_x_out, true);
       tile.store(grad_gate_ptr, p, grad_gate_out, true);

@@ -53,7 +53,8 @@ AVO_INLINE void swiglu_backward_to_up_rows(
         C grad_up_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          grad_up_out[j] = gate_vec[p][j] * m_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j];
+          const C s = m_sigmoid<A>(gate_vec[p][j]);
+          grad_up_out[j] = gate_vec[p][j] * s * grad_vec[p][j];
         }
         tile.store(grad_up_ptr + row * grad_up_stride, p, grad_up_out, live);
       }

@@ -24,7 +24,8 @@ AVO_INLINE void swiglu_forward(
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        y_out[j] = up_vec[p][j] * (gate_vec[p][j] * m_sigmoid<A>(gate_vec[p][j]));
+        const C s = m_sigmoid<A>(gate_vec[p][j]);
+        y_out[j] = up_vec[p][j] * (gate_vec[p][j] * s);
       }
       tile.store(y_ptr, p, y_out, true);
     }

@@ -53,7 +53,8 @@ AVO_INLINE void swiglu_interleaved_forward(
         C y_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          y_out[j] = up_vec[p][j] * (gate_vec[p][j] * m_sigmoid<A>(gate_vec[p][j]));
+          const C s = m_sigmoid<A>(gate_vec[p][j]);
+          y_out[j] = up_vec[p][j] * (gate_vec[p][j] * s);
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }

@@ -29,12 +29,13 @@ AVO_INLINE void swiglu_oai_backward(
       C grad_up_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
+        const C t1 = -limit;
         const C g = m_min(gate_vec[p][j], limit);
-        const C t1 = m_sigmoid<A>(alpha * g);
-        const C t2 = -limit;
-        const C t3 = (m_min(limit, m_max(up_vec[p][j], t2)) + C(1.0)) * grad_vec[p][j];
-        grad_gate_out[j] = m_where(m_le(gate_vec[p][j], limit), m_fma(alpha, t1 * (C(1.0) - t1) * (g * t3), t1 * t3), C(0.0));
-        grad_up_out[j] = m_where(m_and(m_ge(up_vec[p][j], t2), m_le(up_vec[p][j], limit)), g * t1 * grad_vec[p][j], C(0.0));
+        const C s = m_sigmoid<A>(alpha * g);
+        const C of_gate = (m_min(limit, m_max(up_vec[p][j], t1)) + C(1.0)) * grad_vec[p][j] * m_fma(alpha, g * (s * (C(1.0) - s)), s);
+        const C of_up = g * s * grad_vec[p][j];
+        grad_gate_out[j] = m_where(m_le(gate_vec[p][j], limit), of_gate, C(0.0));
+        grad_up_out[j] = m_where(m_and(m_ge(up_vec[p][j], t1), m_le(up_vec[p][j], limit)), of_up, C(0.0));
       }
       tile.store(grad_gate_ptr, p, grad_gate_out, true);
       tile.store(grad_up_ptr, p, grad_up_out, true);

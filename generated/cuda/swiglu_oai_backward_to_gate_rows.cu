@@ -62,9 +62,9 @@ AVO_INLINE void swiglu_oai_backward_to_gate_rows(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C g = m_min(gate_vec[p][j], limit);
-          const C t2 = m_sigmoid<A>(alpha * g);
-          const C t3 = (m_min(limit, m_max(up_vec[p][j], t1)) + C(1.0)) * grad_vec[p][j];
-          grad_gate_out[j] = m_where(m_le(gate_vec[p][j], limit), m_fma(alpha, t2 * (C(1.0) - t2) * (g * t3), t2 * t3), C(0.0));
+          const C s = m_sigmoid<A>(alpha * g);
+          const C of_gate = (m_min(limit, m_max(up_vec[p][j], t1)) + C(1.0)) * grad_vec[p][j] * m_fma(alpha, g * (s * (C(1.0) - s)), s);
+          grad_gate_out[j] = m_where(m_le(gate_vec[p][j], limit), of_gate, C(0.0));
         }
         tile.store(grad_gate_ptr + row * grad_gate_stride, p, grad_gate_out, live);
       }

@@ -28,7 +28,9 @@ AVO_INLINE void swiglu_oai_backward_to_up(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C g = m_min(gate_vec[p][j], limit);
-        grad_up_out[j] = m_where(m_and(m_ge(up_vec[p][j], -limit), m_le(up_vec[p][j], limit)), g * m_sigmoid<A>(alpha * g) * grad_vec[p][j], C(0.0));
+        const C s = m_sigmoid<A>(alpha * g);
+        const C of_up = g * s * grad_vec[p][j];
+        grad_up_out[j] = m_where(m_and(m_ge(up_vec[p][j], -limit), m_le(up_vec[p][j], limit)), of_up, C(0.0));
       }
       tile.store(grad_up_ptr, p, grad_up_out, true);
     }

@@ -62,7 +62,9 @@ AVO_INLINE void swiglu_oai_backward_to_up_rows(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C g = m_min(gate_vec[p][j], limit);
-          grad_up_out[j] = m_where(m_and(m_ge(up_vec[p][j], t1), m_le(up_vec[p][j], limit)), g * m_sigmoid<A>(alpha * g) * grad_vec[p][j], C(0.0));
+          const C s = m_sigmoid<A>(alpha * g);
+          const C of_up = g * s * grad_vec[p][j];
+          grad_up_out[j] = m_where(m_and(m_ge(up_vec[p][j], t1), m_le(up_vec[p][j], limit)), of_up, C(0.0));
         }
         tile.store(grad_up_ptr + row * grad_up_stride, p, grad_up_out, live);
       }

@@ -26,7 +26,8 @@ AVO_INLINE void swiglu_oai_forward(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C g = m_min(gate_vec[p][j], limit);
-        y_out[j] = (m_min(limit, m_max(up_vec[p][j], -limit)) + C(1.0)) * (g * m_sigmoid<A>(alpha * g));
+        const C s = m_sigmoid<A>(alpha * g);
+        y_out[j] = (m_min(limit, m_max(up_vec[p][j], -limit)) + C(1.0)) * (g * s);
       }
       tile.store(y_ptr, p, y_out, true);
     }

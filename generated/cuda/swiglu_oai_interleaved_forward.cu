@@ -56,7 +56,8 @@ AVO_INLINE void swiglu_oai_interleaved_forward(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C g = m_min(gate_vec[p][j], limit);
-          y_out[j] = (m_min(limit, m_max(up_vec[p][j], t1)) + C(1.0)) * (g * m_sigmoid<A>(alpha * g));
+          const C s = m_sigmoid<A>(alpha * g);
+          y_out[j] = (m_min(limit, m_max(up_vec[p][j], t1)) + C(1.0)) * (g * s);
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
