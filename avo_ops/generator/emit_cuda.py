@@ -52,7 +52,7 @@ class Emitter:
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
         found = self._alternatives(case, op)
-        if not _is_unusual(case, op) and not _is_partial(case, op):
+        if not _is_rare(case, op):
             self.usual |= {step["family"] for one in found for step in one["steps"]}
         return found
 
@@ -245,8 +245,11 @@ def _key_of(case: Case, op: Op) -> list[tuple[Argument, list[Any]]]:
 
 
 def _is_full(case: Case, op: Op) -> bool:
-    """Whether all tensors are there and everything is computed: the case that models run, worth kernels for one width."""
-    return all(all(values) for a, values in _key_of(case, op) if a.kind != "str")
+    """Whether all tensors are there, everything is computed and strings are what they are by default.
+
+    It is the case that most models run, worth kernels for one width.
+    """
+    return all(not any(values) if a.kind == "str" else all(values) for a, values in _key_of(case, op))
 
 
 def _is_unusual(case: Case, op: Op) -> bool:
@@ -255,10 +258,19 @@ def _is_unusual(case: Case, op: Op) -> bool:
     return given != sorted(given, reverse=True)
 
 
-def _is_partial(case: Case, op: Op) -> bool:
-    """Whether the gradient of a tensor of the call's size is left out: that of a frozen input, or of one of two."""
-    mask = next((bits for a, bits in _key_of(case, op) if a.kind == "mask"), [])
-    return not all(bit for bit, r in zip(mask, op.returns, strict=False) if r.span == Span.BOTH)
+def _is_rare(case: Case, op: Op) -> bool:
+    """Whether a case's kernels may wait for its first call: what few models run, or run in few places."""
+    key = _key_of(case, op)
+    mask = next((bits for a, bits in key if a.kind == "mask"), [])
+    # The gradient of a tensor of the call's size is left out: that of a frozen input, or of one of two.
+    partial = not all(bit for bit, r in zip(mask, op.returns, strict=False) if r.span == Span.BOTH)
+    # One of several results has no gradient: in the last layer, whose residual ends there.
+    unused = not all(v for a, bits in key if a.kind == "tensor" and a.span == Span.BOTH for v in bits)
+    # Of an operator that reduces rows, whose kernels are many, a string that is not the default.
+    other = bool(Features.of(case.graph).reductions) and any(
+        v for a, bits in key if a.kind == "str" for v in bits
+    )
+    return _is_unusual(case, op) or partial or unused or other
 
 
 def _around_cluster(alternatives: list[Json]) -> list[Json]:

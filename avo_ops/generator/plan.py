@@ -378,7 +378,7 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
                 if gradient is not None and gradient.span & ~a.span:
                     axis = "rows" if gradient.span & ~a.span & Span.ROWS else "columns"
                     problems.append(
-                        f"{gradient.source}: the gradient of {name} varies along the {axis}, which {name} does not; sum it over them"
+                        f"{gradient.source}: the gradient of {name} varies along the {axis}, {name} does not: sum it over them"
                     )
         if any(not a.optional and a.span == Span.BOTH for a in tensors):
             whole = {**d.forward.results, **d.backward.results}
@@ -474,7 +474,7 @@ def make_plan(record: OpDef) -> Plan:
         forward_cases.append(Case(key, name, graph, (True,) * (len(returns) + len(stat_returns))))
     primary = arguments.index(tensors[0])
     public = Op(
-        record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(public_cases)
+        record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(_share(public_cases))
     )
     forward = Op(
         f"{record.name}_forward",
@@ -482,7 +482,7 @@ def make_plan(record: OpDef) -> Plan:
         arguments,
         (*returns, *stat_returns),
         primary,
-        tuple(forward_cases),
+        tuple(_share(forward_cases)),
     )
 
     several = len(record.results) > 1

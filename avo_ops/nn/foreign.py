@@ -48,7 +48,7 @@ class OffsetRMSNorm(RMSNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight = _parameter(self, "weight")
         assert weight is not None
-        return call("rms_norm", x, self.normalized_shape, 1.0 + weight.float(), self.eps)
+        return call("rms_norm", x, self.normalized_shape, weight, self.eps, "one_plus_weight")
 
 
 # Attributes that the new class needs and the old object lacks, or the reason to leave the object alone.
