@@ -384,7 +384,9 @@ def test_units_have_each_kernel_once() -> None:
         assert {line for unit in units for line in unit.lines} == wanted
         assert {u.name for u in units if not u.packaged} == set(record["on_demand"].values())
         assert [u.name for u in units if u.packaged] in ([family], [])
-        assert {d for d in record["variants"] if d.startswith("f64") or family in RARE} <= set(record["on_demand"])
+        assert {d for d in record["variants"] if d.startswith("f64") or family in RARE} <= set(
+            record["on_demand"]
+        )
 
 
 @pytest.mark.parametrize(

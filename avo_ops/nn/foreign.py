@@ -112,6 +112,13 @@ TORCH_RULES: dict[type[torch.nn.Module], Rule] = {
     torch.nn.Softmax: Rule(Softmax, _nothing),
 }
 
+# Left alone: their forward and backward are one kernel of torch each, which reads and writes no more than ours.
+ONE_PASS: tuple[type[torch.nn.Module], ...] = (
+    torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.Hardtanh,
+    torch.nn.Hardsigmoid, torch.nn.Hardswish, torch.nn.Mish, torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.LogSigmoid,
+    torch.nn.Softplus, torch.nn.GLU, torch.nn.LogSoftmax,
+)  # fmt: skip
+
 _ACTIVATIONS = {
     "GELUActivation": Rule(GELU, _gelu("none")),
     "GELUTanh": Rule(GELU, _gelu("tanh")),
