@@ -55,6 +55,12 @@ def structure(name: str) -> set[Any]:
                 )
             )
         for case in op["cases"]:
+            nodes = case["expression"]["nodes"]
+            reductions = tuple(
+                sorted(op for op, _, attr, _ in nodes if op in ("sum", "amax", "amin") and attr == "N")
+            )
+            if reductions:
+                facts.add((reductions, sum(op == "load" and span == "MN" for op, _, _, span in nodes)))
             if cpu := case["cpu"]:
                 facts.add((role, "cpu", cpu["class"], min(len(cpu["sums"]), 2), bool(cpu["scalars"])))
             for a in case["cuda"]:
@@ -63,8 +69,6 @@ def structure(name: str) -> set[Any]:
                     for s in a["steps"]
                 )
                 facts.add((role, a["when"], a["min_arch"], a["limit"] is not None, steps))
-    if any(case["cpu"] and case["cpu"]["class"] == "row" for op in operator["ops"] for case in op["cases"]):
-        facts.add(("reduces rows", name))  # each by sums of its own
     saved = {
         s["kind"] if s.get("index", results) >= results else "result" for s in operator["autograd"]["saved"]
     }

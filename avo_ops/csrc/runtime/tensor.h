@@ -36,10 +36,8 @@ public:
   // Elements of a tensor in other sizes and strides, from `offset` elements after its first on.
   static OwnedTensor view(AtenTensorHandle whole, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                           int64_t offset) {
-    int64_t first = 0;
-    check_shim(aoti_torch_get_storage_offset(whole, &first), "access to a tensor");
-    AtenTensorHandle made = nullptr;
-    check_shim(aoti_torch__reinterpret_tensor(whole, ndim, sizes, strides, first + offset, &made), "view of a tensor");
+    AtenTensorHandle made = nullptr; // the shim adds the offset to that of `whole`
+    check_shim(aoti_torch__reinterpret_tensor(whole, ndim, sizes, strides, offset, &made), "view of a tensor");
     return OwnedTensor(made);
   }
 
