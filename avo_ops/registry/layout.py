@@ -67,14 +67,17 @@ def take_apart(tensor: Tensor, like: Any, dim: int) -> tuple[Tensor, ...]:
     count = len(like.parts)
     if not like.interleaved:
         return tuple(tensor.chunk(count, dim))
-    return tuple(tensor.unflatten(dim, (-1, count)).unbind(dim + 1))  # type: ignore[no-untyped-call]
+    before = (slice(None),) * dim
+    return tuple(tensor[(*before, slice(i, None, count))] for i in range(count))
 
 
 def put_together(parts: Sequence[Tensor], like: Any, dim: int) -> Tensor:
     """A packed tensor of its parts."""
     if not like.interleaved:
         return torch.cat(tuple(parts), dim)
-    return torch.stack(tuple(parts), dim + 1).flatten(dim, dim + 1)
+    stacked = torch.stack(tuple(parts), dim + 1)
+    sizes = parts[0].shape
+    return stacked.reshape([*sizes[:dim], sizes[dim] * len(parts), *sizes[dim + 1 :]])
 
 
 def _packed_shape(op: Op, sizes: Sequence[Any], space_dim: int) -> tuple[Any, ...]:

@@ -20,17 +20,16 @@ bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   OwnedTensor temporaries[kMaxOperands], workspaces[kMaxSteps];
   void *data[kMaxOperands + 1];
   data[kAbsent] = nullptr;
-  for (size_t i = 0; i < op.returns.size(); ++i) {
-    const Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
-    if (!operand.present) continue;
-    returns[i] = allocate_return(plan, operand);
-    launcher->allocated(returns[i]);
-  }
-  for (int k = 0; k < count; ++k) {
+  for (int k = 0; k < count; ++k) { // parts come after their wholes
     const Operand &operand = plan.operands[k];
     data[k] = nullptr;
-    if (!plan.exists(k)) continue;
     bool is_return = op.is_return(k);
+    if (is_return && operand.present && op.whole_of(k) == k) {
+      OwnedTensor &made = returns[k - static_cast<int>(op.args.size())];
+      made = allocate_return(plan, operand);
+      launcher->allocated(made);
+    }
+    if (!plan.exists(k)) continue;
     if (operand.copy || operand.cast) {
       temporaries[k] = allocate_temporary(plan, k, args);
       if (is_return) launcher->allocated(temporaries[k]);
