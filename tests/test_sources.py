@@ -122,7 +122,7 @@ def test_stale_and_write(tmp_path: Path) -> None:
 def test_small_enough_for_a_review() -> None:
     paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
     assert set(FOLDER.glob("cuda/*")) == {FOLDER / record["source"] for record in FAMILIES.values()}
-    assert sum(path.stat().st_size for path in paths) < 3_000_000
+    assert sum(path.stat().st_size for path in paths) < 5_000_000
 
 
 # ---- the plan keeps its contract ----
@@ -266,7 +266,9 @@ def test_variants_cover_every_width_once(family: str) -> None:
     if family.endswith("_cluster"):  # rows that one block cannot hold, of the dtypes that models run
         dtypes -= {"f64", "f64,f64"}
         dtypes -= set() if family in RARE else {"f16,f32", "bf16,f32"}
-    if family in RARE:  # an operand where one before it was due: hardly ever called, so column operands are widened
+    if (
+        family in RARE
+    ):  # an operand where one before it was due: hardly ever called, so column operands are widened
         dtypes -= {"f16,f16", "bf16,bf16"}
     assert set(record["variants"]) == dtypes or record["class"] == "finish"
     for variants in record["variants"].values():
@@ -389,8 +391,26 @@ def test_units_have_each_kernel_once() -> None:
             for v in rows:
                 rare = dtypes.startswith("f64") or family in RARE
                 odd = v["exact"] is None and any(r["exact"] == "chunks" for r in rows)
-                seldom = odd or dtypes == "f16,f32" or (v["cluster"] > 1 and "f16" in dtypes)
+                seldom = odd or "f16" in dtypes.split(",") or (v["cluster"] > 1 and "f32" in dtypes.split(","))
                 assert v["unit"] if rare else seldom or v["unit"] is None, v
+
+
+@pytest.mark.parametrize(
+    ("family", "packaged"),
+    [
+        ("layer_norm_forward_weight_bias", {"f32,f32", "bf16,bf16", "bf16,f32"}),
+        ("layer_norm_backward_weight_to_x", {"f32,f32", "bf16,bf16", "bf16,f32"}),
+        ("gelu_forward_tanh", {"f32", "f16", "bf16"}),
+        # Rare: a bias alone, one gradient of two, no gradient of the residual, a norm's string that is not the default.
+        ("layer_norm_forward_bias", set()),
+        ("swiglu_backward_to_up", set()),
+        ("add_layer_norm_backward_weight_from_y", set()),
+        ("rms_norm_forward_weight_one_plus_weight", set()),
+    ],
+)
+def test_what_is_packaged(family: str, packaged: set[str]) -> None:
+    variants = FAMILIES[family]["variants"]
+    assert {d for d, rows in variants.items() if any(v["unit"] is None for v in rows)} == packaged
 
 
 def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +424,7 @@ def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "family", ["silu_backward", min(RARE, key=lambda f: len(build.units_of(f, PLAN)[0].lines))]
+    "family", ["silu_backward", min(sorted(RARE), key=lambda f: len(build.units_of(f, PLAN)[0].lines))]
 )
 def test_what_is_not_packaged_compiles_when_asked_for(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,9 @@ PAIRS = (("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f64", "f64"), ("f16
 # Dtypes for which a package has no cubin: their kernels are compiled when first called, and kept. bfloat16 rows beside
 # float32 weights are usual (norms kept in float32), float16 rows beside them are not.
 ON_DEMAND = ("f64", "f64,f64", "f16,f32")
+# Those whose reductions it has, and in clusters.
+USUAL = ("f32", "bf16", "f32,f32", "bf16,bf16", "bf16,f32")
+CLUSTER = ("bf16", "bf16,bf16")
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,12 @@ def flat_tile(item: int) -> Tile:
     return Tile(threads=128, vectors=1, block=128, min_blocks=16 if item < 8 else 8, max_n=0)
 
 
-def pointwise_ladder(features: Features, item: int, flat: bool = False) -> tuple[Tile, ...]:
+def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -> tuple[Tile, ...]:
     """Pointwise over rows (a bias, or rows with a stride): one vector a thread, wide rows cut in tiles of columns.
 
-    ``flat``: whether a flat kernel serves the usual calls. Then one tile does for rows with a stride: 64 threads, a
-    kilobyte of a row. It is 30 ms of every build for each tile, dtype and direction of each of some thirty operators.
+    ``elementwise``: the graph knows neither rows nor columns, and rows come in for their stride alone, mostly beside a flat
+    kernel. One tile does there: 64 threads, a kilobyte of a row. Each further tile would cost every build a tenth of a second
+    for each dtype and direction of some thirty operators.
 
     As many blocks as the registers hold, about: bias_gelu in bf16 on an H200, 8192x4096 (a copy: 34.7 us): 38.0 us with 8
     persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent.
@@ -88,7 +92,7 @@ def pointwise_ladder(features: Features, item: int, flat: bool = False) -> tuple
     registers = 20 + 4 * ((2 if features.column_loads else 1) * features.row_loads + features.column_loads)
     blocks = min(8, 65536 // (256 * registers)) if item < 8 else 4
     persist = blocks if features.column_loads else 0
-    threads = (64,) if flat else (8, 32, 128) if item < 8 else (128,)
+    threads = (64,) if elementwise else (8, 32, 128) if item < 8 else (128,)
     return tuple(
         Tile(
             threads=t,

@@ -303,7 +303,7 @@ def _call(name: str, op: Op, values: Sequence[Any], place: CudaTarget | None, wh
     operands = {rest[0]: rest for rest in facts["operand"]}
     kernels = tuple(_kernels(path, facts))
     elements = {"MN": rows * columns, "N": columns, "M": rows}
-    arguments = {a.name for a in op.arguments}
+    arguments = {name for a in op.arguments for name in (a.name, *a.parts)}
     read = written = temporary = 0
     for operand in (operands[n] for k in kernels for n in k.operands):
         moved = elements[operand[1]] * _BYTES[operand[2]]
