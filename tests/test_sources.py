@@ -205,7 +205,13 @@ def test_names_of_an_op_are_its_own(op: dict[str, Any]) -> None:
     assert (arg is None) == (rule in ("flat", "last"))
     if arg is not None:
         assert op["args"][arg]["kind"] == {"trailing": "ints", "dim": "int"}[rule]
+    # Kernels see the parts of a packed tensor, and not the whole.
+    packed = {x["name"]: x["parts"] for x in (*op["args"], *op["returns"]) if x.get("parts")}
+    parts = [part for own in packed.values() for part in own]
+    assert len(parts) == len(set(parts)) and not {*parts} & {*args, *returns}
+    returns |= {part for r in returns & set(packed) for part in packed[r]}
     tensors = {name for name, a in args.items() if a["kind"] == "tensor"} | returns | statistics_of(op)
+    tensors, returns = (tensors | {*parts}) - set(packed), returns - set(packed)
     numbers = {name for name, a in args.items() if a["kind"] == "float"}
     for case, steps in cases(op):
         if case["cpu"]:
