@@ -5,8 +5,8 @@ have variants of the same tiles. The file says each of these once:
 
 - ``tables``: lists of variants for one pair of dtypes, which families refer to by position. A row has the values that
   ``columns`` names; ``symbol`` without the family's name before it, ``instantiate`` the arguments of AVO_KERNEL after
-  the symbol, ``unit`` null for what is packaged, "" for a variant that is compiled alone, or else what follows the
-  family's name in that of its unit.
+  the symbol, ``alone`` for a variant that is a unit of its own. ``[position, name]`` says that its other rows are in
+  the unit of that name, to be put after the family's; else they are in the family's own, which is packaged.
 - ``params`` stand with the family instead of each step; ``source`` only where a family shares another's template.
 - ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to.
 """
@@ -14,7 +14,7 @@ have variants of the same tiles. The file says each of these once:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ Json = dict[str, Any]
 
 VERSION = 2
 COLUMNS = (
-    "symbol", "instantiate", "min_n", "max_n", "exact", "block", "rows", "vec", "cols", "persist", "cluster", "smem", "unit",
+    "symbol", "instantiate", "min_n", "max_n", "exact", "block", "rows", "vec", "cols", "persist", "cluster", "smem", "alone",
 )  # fmt: skip
 
 
 def load(folder: Path) -> Json:
-    """The plan of a folder. Families are expanded when they are asked for, which importing the package does not.
+    """The plan of a folder. Cases and families are expanded when they are asked for, which importing the package does not.
 
     Raises:
         RuntimeError: it was written for another version of this package.
@@ -95,8 +95,8 @@ class Families(Mapping[str, Json]):
             "class": entry["class"],
             "sums": entry["sums"],
             "variants": {
-                dtypes: [_variant_of(name, row) for row in self._tables[i]]
-                for dtypes, i in entry["tables"].items()
+                dtypes: [_variant_of(name, row, unit) for row in self._tables[i]]
+                for dtypes, (i, *unit) in entry["tables"].items()
             },
         }
 
@@ -105,29 +105,32 @@ def _family_to(name: str, family: Json, params: list[list[str]], tables: dict[st
     entry: Json = {"class": family["class"], "sums": family["sums"], "params": " ".join(map(":".join, params))}
     if family["source"] != f"cuda/{name}.cu":
         entry["source"] = family["source"]
-    entry["tables"] = {
-        dtypes: tables.setdefault(json.dumps([_variant_to(name, row) for row in rows]), len(tables))
-        for dtypes, rows in family["variants"].items()
-    }
+    entry["tables"] = {}
+    for dtypes, rows in family["variants"].items():
+        table = json.dumps([_variant_to(name, row) for row in rows])
+        shared = {row["unit"] for row in rows if row["unit"] != row["symbol"]}
+        if len(shared) > 1:
+            raise AssertionError(f"{name}: its variants for {dtypes} are in several units: {shared}")
+        unit = [one.removeprefix(f"{name}__") for one in shared if one]
+        entry["tables"][dtypes] = [tables.setdefault(table, len(tables)), *unit]
     return entry
 
 
-def _variant_of(family: str, row: list[Any]) -> Json:
+def _variant_of(family: str, row: list[Any], unit: list[str]) -> Json:
     variant = dict(zip(COLUMNS, row, strict=True))
     symbol = variant["symbol"] = f"{family}__{variant['symbol']}"
     variant["instantiate"] = f"AVO_KERNEL({symbol}, {variant['instantiate']})"
-    if variant["unit"] is not None:
-        variant["unit"] = f"{family}__{variant['unit']}" if variant["unit"] else symbol
+    variant["unit"] = symbol if variant.pop("alone") else f"{family}__{unit[0]}" if unit else None
     return variant
 
 
 def _variant_to(family: str, variant: Json) -> list[Any]:
-    symbol, unit = variant["symbol"], variant["unit"]
+    symbol = variant["symbol"]
     row = {
         **variant,
         "symbol": symbol.removeprefix(f"{family}__"),
         "instantiate": variant["instantiate"].removeprefix(f"AVO_KERNEL({symbol}, ").removesuffix(")"),
-        "unit": unit and ("" if unit == symbol else unit.removeprefix(f"{family}__")),
+        "alone": int(variant["unit"] == symbol),
     }
     return [row[column] for column in COLUMNS]
 
@@ -135,27 +138,33 @@ def _variant_to(family: str, variant: Json) -> list[Any]:
 # ---- operators ----
 
 
+class Cases(Sequence[Json]):
+    """The cases of an op. Each is made anew when it is asked for."""
+
+    def __init__(self, entries: list[list[Any]], graphs: list[Json], families: Families) -> None:
+        self._entries, self._graphs, self._families = entries, graphs, families
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        key, returns, position = self._entries[index]
+        graph = self._graphs[position]
+        cuda = [
+            {**a, "steps": [{"family": name, "params": self._families.params(name)} for name in a["steps"]]}
+            for a in graph["cuda"]
+        ]
+        return {"key": key, "returns": list(map(bool, returns)), **graph, "cuda": cuda}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+
 def _operator_of(entry: Json, families: Families) -> Json:
-    graphs = [_graph_of(graph, families) for graph in entry["graphs"]]
-    ops = [
-        {
-            **op,
-            "cases": [
-                {"key": key, "returns": list(map(bool, returns)), **graphs[i]}
-                for key, returns, i in op["cases"]
-            ],
-        }
-        for op in entry["ops"]
-    ]
+    ops = [{**op, "cases": Cases(op["cases"], entry["graphs"], families)} for op in entry["ops"]]
     return {**{k: v for k, v in entry.items() if k != "graphs"}, "ops": ops}
-
-
-def _graph_of(graph: Json, families: Families) -> Json:
-    cuda = [
-        {**a, "steps": [{"family": name, "params": families.params(name)} for name in a["steps"]]}
-        for a in graph["cuda"]
-    ]
-    return {"cpu": graph["cpu"], "cuda": cuda, "expression": graph["expression"]}
 
 
 def _operator_to(operator: Json) -> Json:
