@@ -15,7 +15,6 @@ import fcntl
 import filecmp
 import importlib
 import importlib.util
-import json
 import multiprocessing
 import os
 import re
@@ -216,13 +215,13 @@ def _write_if_different(path: Path, text: str) -> None:
 # ---- CUDA kernels, by NVRTC ----
 
 
-def generator_module(name: str) -> Any:
-    """A module of avo_ops.generator, without running avo_ops/__init__.py, which registers operators."""
+def package_module(name: str) -> Any:
+    """A module of avo_ops, without running avo_ops/__init__.py, which registers operators."""
     if "avo_ops" not in sys.modules:
         parent = types.ModuleType("avo_ops")
         parent.__path__ = [str(PACKAGE)]
         sys.modules["avo_ops"] = parent
-    return importlib.import_module(f"avo_ops.generator.{name}")
+    return importlib.import_module(f"avo_ops.{name}")
 
 
 def present_archs() -> list[str]:
@@ -247,7 +246,7 @@ def present_archs() -> list[str]:
 
 def build_kernels() -> list[Path]:
     """Compile the units that are out of date for the wanted archs. All cubins, relative to build/kernels."""
-    build, nvrtc = generator_module("build"), generator_module("nvrtc")
+    build, nvrtc = package_module("generator.build"), package_module("generator.nvrtc")
     archs = build.archs_to_build(present=present_archs)
     if not archs:
         return []
@@ -256,7 +255,7 @@ def build_kernels() -> list[Path]:
     except nvrtc.NvrtcError as error:
         print(f"warning: no CUDA kernels are built; they are compiled when first used. {error}", flush=True)
         return []
-    plan = json.loads((GENERATED / "plan.json").read_text())
+    plan = package_module("plan_file").load(GENERATED)
     print(f"CUDA kernels for {', '.join(archs)}, by NVRTC {version[0]}.{version[1]}", flush=True)
 
     def progress(done: int, total: int, what: str) -> None:

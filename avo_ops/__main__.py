@@ -51,15 +51,15 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def _compile(args: argparse.Namespace) -> int:
-    import json
     import os
 
+    from . import plan_file
     from .generator import build
 
     if args.archs:
         os.environ["AVO_OPS_ARCHS"] = args.archs
     folder = build.generated_folder()
-    plan = json.loads((folder / "plan.json").read_text())
+    plan = plan_file.load(folder)
 
     def progress(done: int, total: int, what: str) -> None:
         end = "\n" if done == total or not sys.stderr.isatty() else "\r"

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from avo_ops import testing
+from avo_ops import plan_file, testing
 from avo_ops.generator import build, emulator
 from avo_ops.generator.emit_cuda import variant
 from avo_ops.generator.schedule import Tile
@@ -266,7 +266,7 @@ class Kernels:
     def __init__(self, folder: Path, arch: int, emulate: bool) -> None:
         self._folder, self._arch = folder, 0 if emulate else arch
         self._generated = build.generated_folder()
-        self.plan: Json = json.loads((self._generated / "plan.json").read_text())
+        self.plan: Json = plan_file.load(self._generated)
         self.families: Json = self.plan["families"]
         self._paths: dict[str, str] = {}
         self._library = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]

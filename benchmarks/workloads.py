@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
+from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
-from avo_ops.registry.plan import Operator, generated_folder, load_plan, operator_from_json
+from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 
 from .accuracy import calls, twin_of
 
@@ -48,7 +49,7 @@ CPU_SHAPES = ((1, 4096), (64, 768), (2048, 1024), (8192, 4096))
 def _operators() -> dict[str, Operator]:
     folder = generated_folder()
     assert folder is not None
-    return {entry["name"]: operator_from_json(entry) for entry in load_plan(folder)["operators"]}
+    return {entry["name"]: operator_from_json(entry) for entry in plan_file.load(folder)["operators"]}
 
 
 @dataclass(frozen=True, eq=False)

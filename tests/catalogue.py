@@ -10,16 +10,17 @@ from typing import Any
 import torch
 
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
+from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
-from avo_ops.registry.plan import generated_folder, load_plan
+from avo_ops.registry.plan import generated_folder
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 RECORDS = {r.name: r for r in CATALOGUE}
 FOLDER = generated_folder()
 assert FOLDER is not None
-OPERATORS: dict[str, Any] = {o["name"]: o for o in load_plan(FOLDER)["operators"]}
-FAMILIES: dict[str, Any] = load_plan(FOLDER)["families"]
+OPERATORS: dict[str, Any] = {o["name"]: o for o in plan_file.load(FOLDER)["operators"]}
+FAMILIES: dict[str, Any] = plan_file.load(FOLDER)["families"]
 
 
 def structure(name: str) -> set[Any]:

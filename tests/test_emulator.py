@@ -6,7 +6,6 @@ The sanitizers end the process that they find a fault in, so what they watch run
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import re
 import shutil
@@ -25,12 +24,12 @@ from catalogue import OTHERS, REPRESENTATIVES
 
 import avo_ops
 from avo_ops import testing
-from avo_ops.generator import emulator
+from avo_ops import plan_file, testing
 from avo_ops.registry import native_library
 from avo_ops.registry.native import CudaTarget, NativeError
 
 ROOT = Path(__file__).resolve().parent.parent
-PLAN: dict[str, Any] = json.loads((ROOT / "generated" / "plan.json").read_text())
+PLAN: dict[str, Any] = plan_file.load(ROOT / "generated")
 PAIRS = ("bf16,bf16", "f32,f32", "bf16,f32", "f16,f16", "f16,f32", "f64,f64")
 ORDERS = ("ascending", "descending", "random")
 

@@ -16,24 +16,34 @@ PACKAGE = "avo_ops"
 RULES: dict[str, tuple[str, ...]] = {
     "avo_ops.definitions": ("torch",),
     # The record says what an operator is; which operators there are is an argument.
-    "avo_ops.generator": ("torch", "avo_ops.definitions.record", "avo_ops.definitions.primitives"),
-    "avo_ops.registry": ("torch", "avo_ops.definitions"),  # and the generator's results, which are files
+    "avo_ops.generator": (
+        "torch",
+        "avo_ops.definitions.record",
+        "avo_ops.definitions.primitives",
+        "avo_ops.plan_file",
+    ),
+    "avo_ops.plan_file": (),
+    "avo_ops.registry": (
+        "torch",
+        "avo_ops.definitions",
+        "avo_ops.plan_file",
+    ),  # and the other files of the generator
     "avo_ops.nn": ("torch", "avo_ops.registry"),
     "avo_ops.jit": ("torch", "avo_ops.generator", "avo_ops.registry"),
     "avo_ops.testing": ("avo_ops.registry", "avo_ops.jit"),
     "avo_ops.__main__": ("avo_ops",),
     "avo_ops": ("torch", "avo_ops.registry", "avo_ops.nn", "avo_ops.jit", "avo_ops.testing"),
     # These run while the package is built, where torch need not be importable.
-    "avo_ops.generator.build": ("avo_ops.generator.nvrtc",),
+    "avo_ops.generator.build": ("avo_ops.generator.nvrtc", "avo_ops.plan_file"),
     "avo_ops.generator.nvrtc": (),
-    "avo_ops.generator.emulator": ("avo_ops.generator.build",),
+    "avo_ops.generator.emulator": ("avo_ops.generator.build", "avo_ops.plan_file"),
     # Below the trace everything is our own graph.
     "avo_ops.generator.simplify": ("avo_ops.generator",),
     "avo_ops.generator.schedule": ("avo_ops.generator",),
     "avo_ops.generator.render": ("avo_ops.generator",),
     "avo_ops.generator.emit_cuda": ("avo_ops.generator", "avo_ops.definitions.record"),
     "avo_ops.generator.emit_cpu": ("avo_ops.generator", "avo_ops.definitions.record"),
-    "setup": ("setuptools", "avo_ops.definitions", "avo_ops.generator"),
+    "setup": ("setuptools", "avo_ops.definitions", "avo_ops.generator", "avo_ops.plan_file"),
 }
 # Rules of single modules: what their part may do is not enough for them.
 ALONE = {rule for rule in RULES if rule.startswith("avo_ops.generator.")}

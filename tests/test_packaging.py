@@ -188,7 +188,7 @@ def test_without_nvrtc_the_build_warns_and_goes_on(
 
     monkeypatch.setattr(nvrtc, "load", missing)
     monkeypatch.setenv("AVO_OPS_ARCHS", "sm_90")
-    monkeypatch.setattr(setup, "generator_module", {"build": build, "nvrtc": nvrtc}.__getitem__)
+    monkeypatch.setattr(setup, "package_module", {"generator.build": build, "generator.nvrtc": nvrtc}.__getitem__)
     assert setup.build_kernels() == []
     assert "warning: no CUDA kernels are built" in capsys.readouterr().out
 
@@ -198,7 +198,7 @@ def test_the_generator_is_loaded_without_the_package() -> None:
     program = (
         "import runpy, sys\n"
         "setup = runpy.run_path('setup.py', run_name='setup')\n"
-        "build = setup['generator_module']('build')\n"
+        "build = setup['package_module']('generator.build')\n"
         "print(build.CSRC, 'torch' in sys.modules, hasattr(sys.modules['avo_ops'], '__version__'))"
     )
     result = subprocess.run(

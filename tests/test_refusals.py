@@ -17,11 +17,12 @@ from catalogue import DEVICES, RECORDS, REPRESENTATIVES, as_tuple, build, calls
 from torch._subclasses import FakeTensorMode
 
 import avo_ops
-from avo_ops.registry.plan import Op, generated_folder, load_plan, operator_from_json
+from avo_ops import plan_file
+from avo_ops.registry.plan import Op, generated_folder, operator_from_json
 
 FOLDER = generated_folder()
 assert FOLDER is not None
-OPERATORS = {d["name"]: operator_from_json(d) for d in load_plan(FOLDER)["operators"]}
+OPERATORS = {d["name"]: operator_from_json(d) for d in plan_file.load(FOLDER)["operators"]}
 OPS = {op.name: (name, op) for name in REPRESENTATIVES for op in OPERATORS[name].ops}
 
 WRONG_DTYPES = [

@@ -25,14 +25,15 @@ from catalogue import REPRESENTATIVES
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import avo_ops
+from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, FLAT, LAST, OpDef, Sample
 from avo_ops.registry import register_operator
-from avo_ops.registry.plan import Operator, generated_folder, load_plan, operator_from_json
+from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 from avo_ops.registry.store import KernelStore, cache_key, default_cache_folder
 
 FOLDER = generated_folder()
 assert FOLDER is not None
-OPERATORS = {d["name"]: operator_from_json(d) for d in load_plan(FOLDER)["operators"]}
+OPERATORS = {d["name"]: operator_from_json(d) for d in plan_file.load(FOLDER)["operators"]}
 RECORDS = {r.name: r for r in CATALOGUE}
 
 
@@ -663,7 +664,7 @@ def test_statistics_of_unsaved_arguments():
 
 
 def test_an_operator_without_gradient():
-    entry = next(d for d in load_plan(FOLDER)["operators"] if d["name"] == "silu")
+    entry = next(d for d in plan_file.load(FOLDER)["operators"] if d["name"] == "silu")
     entry = {**entry, "ops": entry["ops"][:2], "autograd": None}
     library = torch.library.Library("avo_test", "DEF")
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE
 from avo_ops.generator import build, nvrtc
 from avo_ops.generator.pipeline import Generated, generate
@@ -25,7 +25,7 @@ from avo_ops.registry.store import KernelStore
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "generated"
-PLAN: dict[str, Any] = json.loads((FOLDER / "plan.json").read_text())
+PLAN: dict[str, Any] = plan_file.load(FOLDER)
 FAMILIES: dict[str, Any] = PLAN["families"]
 OPS = [op for operator in PLAN["operators"] for op in operator["ops"]]
 DTYPES = ("f32", "f16", "bf16", "f64")
@@ -135,7 +135,7 @@ def cases(op: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[str, A
 
 
 def test_the_plan_states_the_catalogue() -> None:
-    assert PLAN["version"] == 1
+    assert PLAN["version"] == plan_file.VERSION
     assert [o["name"] for o in PLAN["operators"]] == [record.name for record in CATALOGUE]
     names = [op["name"] for op in OPS]
     assert len(names) == len(set(names))

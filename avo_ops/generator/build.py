@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import plan_file
 from . import nvrtc
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -136,7 +136,7 @@ def unit_inputs(unit: str, arch: str) -> list[bytes]:
 
 def _unit_text(name: str) -> str:
     folder = generated_folder()
-    plan = json.loads((folder / "plan.json").read_text())
+    plan = plan_file.load(folder)
     family = name if name in plan["families"] else name.rpartition("__")[0]
     (unit,) = [u for u in units_of(family, plan) if u.name == name]
     return unit.text(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -13,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from .. import plan_file
 from .build import CSRC, family_source, generated_folder, headers_digest
 
 # -Og: fifteen kernels of LayerNorm's backward compile in 1.7 s under the sanitizers (-O1: 3.2 s, and -O0 runs slower).
@@ -40,7 +40,7 @@ def unit(text: str, kernels: Iterable[str]) -> str:
 def family_unit(family: str) -> str:
     """The unit of a family of the catalogue."""
     folder = generated_folder()
-    plan = _plan(folder / "plan.json", (folder / "plan.json").stat().st_mtime_ns)
+    plan = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)
     variants = plan["families"][family]["variants"].values()
     return unit(family_source(family, folder, plan), {v["symbol"] for rows in variants for v in rows})
 
@@ -91,9 +91,8 @@ def _version() -> str:
 
 
 @lru_cache(maxsize=1)
-def _plan(path: Path, changed: int) -> dict[str, Any]:
-    plan: dict[str, Any] = json.loads(path.read_text())
-    return plan
+def _plan(folder: Path, changed: int) -> dict[str, Any]:
+    return plan_file.load(folder)
 
 
 def _run(command: list[str], folder: str) -> str:

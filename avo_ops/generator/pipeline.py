@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .. import plan_file
 from ..definitions.record import OpDef
 from . import emit_cpu
 from .emit_cpu import CpuKernel
@@ -57,13 +57,13 @@ def generate(records: Iterable[OpDef]) -> Generated:
         files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
     files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))
     files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
-    plan_json = {
-        "version": 1,
-        "operators": operators,
-        "families": {f.name: _family_json(f) for f in families.values()},
-    }
-    files["plan.json"] = _dump(plan_json)
-    return Generated(files, families, plan_json)
+    family_records = {f.name: _family_json(f) for f in families.values()}
+    files["plan.json"] = plan_file.text(operators, family_records)
+    return Generated(
+        files,
+        families,
+        {"version": plan_file.VERSION, "operators": operators, "families": family_records},
+    )
 
 
 def _unit_of(plan: Plan) -> str:
@@ -155,18 +155,3 @@ def expression_json(graph: Graph) -> Json:
 def _family_json(f: Family) -> Json:
     return {"source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "variants": f.variants}
 
-
-def _dump(plan: Json) -> str:
-    """JSON with one line for each case, variant row and argument: it is read in reviews."""
-
-    def write(value: Any, depth: int) -> str:
-        pad = "  " * depth
-        flat = json.dumps(value)
-        if depth >= 6 or len(flat) <= 140 or not isinstance(value, dict | list):
-            return flat
-        if isinstance(value, dict):
-            inner = [f"{pad}  {json.dumps(k)}: {write(v, depth + 1)}" for k, v in value.items()]
-            return "{\n" + ",\n".join(inner) + f"\n{pad}}}"
-        return "[\n" + ",\n".join(f"{pad}  {write(v, depth + 1)}" for v in value) + f"\n{pad}]"
-
-    return write(plan, 0) + "\n"

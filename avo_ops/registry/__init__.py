@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from .. import plan_file
 from ..definitions import CATALOGUE
 from . import native_library
 from .accelerator import direct_call
 from .counters import reset_stats, stats, strict, strict_from_environment
 from .explain import Explanation, explain, remember
-from .plan import generated_folder, load_plan, operator_from_json
+from .plan import generated_folder, operator_from_json
 from .register import register_operator
 from .store import Compiler, KernelStore, default_cache_folder
 
@@ -40,7 +41,7 @@ def register_catalogue(compiler: Compiler, emulator_compiler: Compiler) -> None:
     folder = generated_folder()
     if folder is None:
         return
-    plan = load_plan(folder)
+    plan = plan_file.load(folder)
     records = {record.name: record for record in CATALOGUE}
     library = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
     _libraries.append(library)

@@ -62,7 +62,7 @@ def connect(native: Native) -> bool:
     module = _module()
     if module is None:
         return False
-    module.connect(*map(native.address, ("avo_find_op", "avo_call", "avo_set_allocator")))
+    module.connect(*map(native.address, ("avo_called_op", "avo_call", "avo_set_allocator")))
     return True
 
 
@@ -98,9 +98,9 @@ def register_autograd(
 
 
 def register_kernels(library: torch.library.Library, names: Iterable[str]) -> None:
-    """Register the CPU and CUDA kernels of ops that the runtime knows."""
+    """Register the CPU and CUDA kernels of ops whose tables the runtime can get."""
     for name in names:
-        _module().register_kernels(library.m, _operations[f"{library.ns}::{name}"])
+        _module().register_kernels(library.m, _operations[name])
 
 
 def direct_call(name: str, usual: Callable[..., Any]) -> Callable[..., Any] | None:

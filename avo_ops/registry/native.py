@@ -5,6 +5,7 @@ stand where they are parsed: csrc/runtime/table_parse.cpp and csrc/runtime/descr
 """
 
 import ctypes
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,16 @@ import torch
 Record = Mapping[str, Any]
 """An operator, op, case or family of plan.json."""
 
+TableSource = Callable[[str], None]
+"""Called with the name of an op that the runtime does not know, from any thread: gives the tables of its operator."""
+
 KernelResolver = Callable[[str, int], str | None]
 """(unit, arch) -> path of a cubin, or None. Called from any thread, also twice at once for a unit (see generator.build)."""
 
 _ResolverC = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_int
 )
+_TableSourceC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _WarningC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 _DTYPES = ("f32", "f16", "bf16", "f64")
@@ -64,11 +69,16 @@ class TensorSpec:
 # ---- the texts ----
 
 
+_PLAIN = re.compile("[!-$&-~]+")
+
+
 def _word(value: object) -> str:
     """One word: percent-encoded where it holds a space or the like, "%" when empty."""
     text = str(value)
     if not text:
         return "%"
+    if _PLAIN.fullmatch(text):
+        return text
     return "".join(
         c if "!" <= c <= "~" and c != "%" else "".join(f"%{b:02X}" for b in c.encode()) for c in text
     )
@@ -238,7 +248,9 @@ class Native:
         text = ctypes.c_char_p
         for name, arguments, result in (
             ("avo_register_operator", [text], text),
-            ("avo_add_operator", [text], text),
+            ("avo_declare_op", [text], text),
+            ("avo_add_tables", [text], text),
+            ("avo_set_table_source", [_TableSourceC], None),
             ("avo_load_cpu_kernels", [text], text),
             ("avo_cpu_isa", [], text),
             ("avo_set_kernel_resolver", [_ResolverC], None),
@@ -260,10 +272,8 @@ class Native:
             function.restype = result
         self._callbacks: list[object] = []  # the library keeps pointers to them for ever, and so must we
 
-    def register(
-        self, operator: Record, families: Mapping[str, Record], namespace: str = "avo", kernels: bool = True
-    ) -> None:
-        """Registers the CPU and CUDA kernels of an operator of plan.json, or only notes the operator if not ``kernels``.
+    def register(self, operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> None:
+        """Registers the CPU and CUDA kernels of an operator of plan.json.
 
         The schemas of its ops must be defined in the namespace already, as must the overload `.definition` by
         the time of a call that no kernel serves.
@@ -271,8 +281,36 @@ class Native:
         Raises:
             NativeError: the record is not consistent, or an op of that name is registered already.
         """
-        text = table_text(operator, families, namespace).encode()
-        self._check(self._lib.avo_register_operator(text) if kernels else self._lib.avo_add_operator(text))
+        self._check(self._lib.avo_register_operator(table_text(operator, families, namespace).encode()))
+
+    def declare(self, op: str) -> None:
+        """Registers the CPU and CUDA kernels of an op ("avo::gelu"), whose table is asked for when it is first called.
+
+        Raises:
+            NativeError: there are too many.
+        """
+        self._check(self._lib.avo_declare_op(op.encode()))
+
+    def set_table_source(self, source: TableSource) -> None:
+        """Sets who is asked for the tables of ops that were declared. An exception in it is a warning."""
+
+        def ask(op: bytes) -> None:
+            try:
+                source(op.decode())
+            except Exception as error:  # it must not travel through the library
+                warnings.warn(f"avo_ops: no table of {op.decode()}: {error}", RuntimeWarning, stacklevel=2)
+
+        callback = _TableSourceC(ask)
+        self._callbacks.append(callback)
+        self._lib.avo_set_table_source(callback)
+
+    def add_tables(self, operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> None:
+        """Gives the tables of an operator whose kernels are registered; nothing happens if the runtime has them.
+
+        Raises:
+            NativeError: the record is not consistent.
+        """
+        self._check(self._lib.avo_add_tables(table_text(operator, families, namespace).encode()))
 
     def address(self, function: str) -> int:
         """The address of an exported function."""

@@ -32,7 +32,11 @@ def runtime() -> Native | None:
 
 
 def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.library.Library) -> None:
-    """Register the kernels of every operator of a plan whose schemas are defined in ``library``."""
+    """Register the kernels of every operator of a plan whose schemas are defined in ``library``.
+
+    The runtime gets the tables of an operator when one of its ops is first called or described. That may be in several
+    threads at once, and no lock is taken: a forked child might find it locked for ever.
+    """
     native = runtime()
     if native is None:
         return
@@ -41,15 +45,25 @@ def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.li
         native.load_cpu_kernels(_FOLDER / _CPU_KERNELS)
     except NativeError as error:
         _warn(f"avo_ops: operators on the CPU run by their definitions: {error}")
-    boxed = not accelerator.connect(native)
-    for operator in plan["operators"]:
+    operators = {f"{library.ns}::{op['name']}": o for o in plan["operators"] for op in o["ops"]}
+
+    def give_tables(op: str) -> None:
+        operator = operators.get(op)
+        if operator is None:
+            return
         try:
-            native.register(operator, plan["families"], library.ns, kernels=boxed)
+            native.add_tables(operator, plan["families"], library.ns)
         except NativeError as error:
             _warn(f"avo_ops: {operator['name']} runs by its definition: {error}")
-            continue
-        if not boxed:
-            accelerator.register_kernels(library, [op["name"] for op in operator["ops"]])
+            without_cases = [{**op, "cases": []} for op in operator["ops"]]
+            native.add_tables({**operator, "ops": without_cases}, {}, library.ns)
+
+    native.set_table_source(give_tables)
+    if accelerator.connect(native):
+        accelerator.register_kernels(library, operators)
+    else:
+        for name in operators:
+            native.declare(name)
 
 
 def counters() -> dict[str, int]:

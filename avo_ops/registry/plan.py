@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,6 @@ from typing import Any
 import torch
 
 from .expression import Expression
-
-VERSION = 1
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -226,17 +223,3 @@ def generated_folder() -> Path | None:
         stacklevel=2,
     )
     return None
-
-
-def load_plan(folder: Path) -> dict[str, Any]:
-    """The parsed ``plan.json`` of a folder.
-
-    Raises:
-        RuntimeError: it was written for another version of this package.
-    """
-    data: dict[str, Any] = json.loads((folder / "plan.json").read_bytes())
-    if data.get("version") != VERSION:
-        raise RuntimeError(
-            f"avo_ops: {folder / 'plan.json'} has version {data.get('version')}; this package reads {VERSION}"
-        )
-    return data

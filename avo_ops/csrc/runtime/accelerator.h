@@ -8,8 +8,8 @@
 
 namespace avo {
 
-// The operator "namespace::name", or null.
-using FindOp = const Op *(*)(const char *qualified);
+// The operator "namespace::name", from its first call on; calls Python for the table if need be.
+using CalledOp = const Op *(*)(const char *qualified);
 
 // One call without boxing: tensors of `args` are borrowed, str and mask arguments as they came. Fills `returns` with
 // owned handles (null: None) and gives true, or gives false, with nothing done, when the definition has to run.

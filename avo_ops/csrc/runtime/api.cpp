@@ -36,16 +36,22 @@ template <class F> const char *error_of(F f) {
 
 // Registers the operators of a table (its text form is in table_parse.cpp) for CPU and CUDA.
 AVO_API const char *avo_register_operator(const char *table) {
-  return error_of([&] { avo::register_tables(table, true); });
+  return error_of([&] { avo::register_tables(table); });
 }
 
-// The same without kernels for torch: the accelerator registers its own.
-AVO_API const char *avo_add_operator(const char *table) {
-  return error_of([&] { avo::register_tables(table, false); });
+// For what registry.h says of the functions of these names: kernels now, the table when it is first needed.
+AVO_API const char *avo_declare_op(const char *qualified) {
+  return error_of([&] { avo::declare_op(qualified); });
+}
+
+AVO_API void avo_set_table_source(avo::TableSource source) { avo::set_table_source(source); }
+
+AVO_API const char *avo_add_tables(const char *table) {
+  return error_of([&] { avo::add_tables(table); });
 }
 
 // For the accelerator, as accelerator.h says; they throw.
-AVO_API const avo::Op *avo_find_op(const char *qualified) { return avo::find_op(qualified); }
+AVO_API const avo::Op *avo_called_op(const char *qualified) { return &avo::called_op(qualified); }
 
 AVO_API bool avo_call(const avo::Op *op, avo::Arguments &args, AtenTensorHandle *returns) {
   avo::check_arguments(*op, args);

@@ -2,6 +2,8 @@
 // closure, so there is one function for each slot of a table, made by the compiler.
 #include "registry.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <map>
@@ -15,10 +17,16 @@ namespace {
 
 constexpr size_t kSlots = 1024;
 
-std::atomic<const Op *> slots[kSlots];
+struct Slot {
+  std::string qualified;
+  std::atomic<const Op *> op{nullptr}; // null until the table is there
+};
+Slot slots[kSlots];
 
 template <size_t I> void trampoline(StableIValue *stack, uint64_t arguments, uint64_t results) {
-  call_operator(*slots[I].load(std::memory_order_acquire), stack, arguments, results);
+  const Op *op = slots[I].op.load(std::memory_order_acquire);
+  if (!op) slots[I].op.store(op = &called_op(slots[I].qualified), std::memory_order_release);
+  call_operator(*op, stack, arguments, results);
 }
 
 using BoxedKernel = void (*)(StableIValue *, uint64_t, uint64_t);
@@ -38,9 +46,16 @@ struct Registry {
 };
 
 Registry &registry() {
-  static auto *registry = new Registry;
+  static auto *registry = [] {
+    // A child that is forked while another thread makes a first call must find the mutex free.
+    pthread_atfork([] { avo::registry().mutex.lock(); }, [] { avo::registry().mutex.unlock(); },
+                   [] { avo::registry().mutex.unlock(); });
+    return new Registry;
+  }();
   return *registry;
 }
+
+std::atomic<TableSource> table_source{nullptr};
 
 TorchLibraryHandle library_for(const std::string &space, const char *key) {
   TorchLibraryHandle &library = registry().libraries[{space, key}];
@@ -49,35 +64,80 @@ TorchLibraryHandle library_for(const std::string &space, const char *key) {
   return library;
 }
 
-void register_kernels(const Op &op) {
+// The functions below are called with the mutex held.
+
+void need_slots(size_t count) {
+  if (registry().used + count > kSlots)
+    fail("no slot left for ", count, " operators: at most ", kSlots, " can be registered in a process, and ",
+         registry().used, " are");
+}
+
+void register_kernels(const std::string &space, const std::string &name, const Op *op) {
   size_t slot = registry().used++;
-  slots[slot].store(&op, std::memory_order_release);
+  slots[slot].qualified = space + "::" + name;
+  slots[slot].op.store(op, std::memory_order_release);
   for (const char *key : {"CPU", "CUDA"})
-    check_shim(torch_library_impl(library_for(op.space, key), op.name.c_str(), kTrampolines[slot], TORCH_ABI_VERSION),
-               ("registration of " + op.qualified).c_str());
+    check_shim(torch_library_impl(library_for(space, key), name.c_str(), kTrampolines[slot], TORCH_ABI_VERSION),
+               ("registration of " + slots[slot].qualified).c_str());
+}
+
+const Op *known_op(const std::string &qualified) {
+  auto found = registry().by_name.find(qualified);
+  return found == registry().by_name.end() ? nullptr : found->second;
+}
+
+void keep(Tables tables) {
+  for (const auto &op : tables.ops) registry().by_name[op->qualified] = op.get();
+  registry().tables.push_back(std::move(tables));
 }
 
 } // namespace
 
-void register_tables(const char *text, bool kernels) {
+void register_tables(const char *text) {
   Tables tables = parse_tables(text);
   std::lock_guard<std::mutex> lock(registry().mutex);
   for (const auto &op : tables.ops)
-    if (registry().by_name.count(op->qualified)) fail(op->qualified, " is registered already");
-  if (kernels && registry().used + tables.ops.size() > kSlots)
-    fail("no slot left for ", tables.ops.size(), " operators: at most ", kSlots,
-         " can be registered in a process, and ", registry().used, " are");
-  for (const auto &op : tables.ops) {
-    if (kernels) register_kernels(*op);
-    registry().by_name[op->qualified] = op.get();
-  }
-  registry().tables.push_back(std::move(tables));
+    if (known_op(op->qualified)) fail(op->qualified, " is registered already");
+  need_slots(tables.ops.size());
+  for (const auto &op : tables.ops) register_kernels(op->space, op->name, op.get());
+  keep(std::move(tables));
 }
 
-const Op *find_op(const std::string &qualified) {
+void add_tables(const char *text) {
+  Tables tables = parse_tables(text);
   std::lock_guard<std::mutex> lock(registry().mutex);
-  auto found = registry().by_name.find(qualified);
-  return found == registry().by_name.end() ? nullptr : found->second;
+  for (const auto &op : tables.ops)
+    if (known_op(op->qualified)) return;
+  keep(std::move(tables));
+}
+
+void declare_op(const std::string &qualified) {
+  size_t colons = qualified.find("::");
+  if (colons == std::string::npos) fail("'", qualified, "' has no namespace");
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  need_slots(1);
+  register_kernels(qualified.substr(0, colons), qualified.substr(colons + 2), nullptr);
+}
+
+void set_table_source(TableSource source) { table_source = source; }
+
+const Op *find_op(const std::string &qualified) {
+  auto known = [&] {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    return known_op(qualified);
+  };
+  const Op *found = known();
+  if (TableSource source = table_source; !found && source) {
+    source(qualified.c_str());
+    found = known();
+  }
+  return found;
+}
+
+const Op &called_op(const std::string &qualified) {
+  const Op *op = find_op(qualified);
+  if (!op) fail(qualified, " has no operator table");
+  return *op;
 }
 
 void for_each_op(const std::function<void(const Op &)> &f) {

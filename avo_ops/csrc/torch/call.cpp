@@ -58,6 +58,12 @@ Operation::Operation(const std::string &qualified)
     throw std::runtime_error("avo_ops: " + qualified + " has too many arguments or returns");
 }
 
+const Op *Operation::kernels() const {
+  const Op *op = table.load(std::memory_order_acquire);
+  if (!op) table.store(op = runtime.called_op(handle.operator_name().name.c_str()), std::memory_order_release);
+  return op;
+}
+
 const at::Tensor *tensor_of(const c10::IValue &value) {
   return value.isTensor() && value.toTensor().defined() ? &value.toTensor() : nullptr;
 }
@@ -156,7 +162,7 @@ c10::DispatchKeySet keys_of(const Operation &op, const c10::IValue *values) {
 
 bool run_kernel(const Operation &op, Arguments &args, at::Tensor *results) {
   AtenTensorHandle made[kMaxReturns] = {};
-  if (!runtime.call(op.kernels, args, made)) return false;
+  if (!runtime.call(op.kernels(), args, made)) return false;
   for (size_t i = 0; i < op.returns; ++i)
     if (made[i]) {
       std::unique_ptr<at::Tensor> tensor(reinterpret_cast<at::Tensor *>(made[i]));
@@ -185,7 +191,7 @@ void call_definition(const Operation &op, const c10::IValue *values, at::Tensor 
 
 void call_below_autograd(const Operation &op, const c10::IValue *values, at::Tensor *results) {
   at::AutoDispatchBelowAutograd guard;
-  if (op.kernels && reaches_kernel(keys_of(op, values))) {
+  if (op.has_kernels && reaches_kernel(keys_of(op, values))) {
     Arguments args;
     if (read(op, values, args)) {
       if (!run_kernel(op, args, results)) call_definition(op, values, results);

@@ -2,6 +2,7 @@
 // runtime library. Nothing here plans, launches or allocates: that is csrc/runtime, the same for both entrances.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -15,21 +16,24 @@ namespace avo::accelerator {
 
 // The runtime's functions, which registry/accelerator.py passes by address: the two libraries do not link.
 struct Runtime {
-  FindOp find = nullptr;
+  CalledOp called_op = nullptr;
   CallOp call = nullptr;
 };
 extern Runtime runtime;
 
-// An op as torch knows it, and as the runtime does (null: it has no kernels, the dispatcher decides).
+// An op as torch knows it, and as the runtime does.
 struct Operation {
   c10::OperatorHandle handle, definition;
   std::vector<ArgKind> kinds;
   std::vector<char> optional; // whether it may be None
   size_t returns;
-  const Op *kernels = nullptr;
+  bool has_kernels = false; // else the dispatcher decides
+  mutable std::atomic<const Op *> table{nullptr};
 
   explicit Operation(const std::string &qualified);
   size_t arguments() const { return kinds.size(); }
+  // The runtime's, of an op with kernels; had at the first call.
+  const Op *kernels() const;
 };
 
 // Null for None.

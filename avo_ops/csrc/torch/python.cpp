@@ -59,8 +59,7 @@ Tensors call_recompute(PyObject *function, const Tensors &saved, const Values &p
 
 void register_kernels(torch::Library &library, const std::shared_ptr<Operation> &op) {
   const c10::OperatorName &name = op->handle.operator_name();
-  op->kernels = runtime.find(name.name.c_str());
-  if (!op->kernels) throw std::runtime_error("avo_ops: the runtime does not know " + name.name);
+  op->has_kernels = true;
   for (c10::DispatchKey key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA})
     library.impl(name.name.c_str(),
                  torch::dispatch(key, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op))));
@@ -185,7 +184,7 @@ c10::IValue to_value(ArgKind kind, const Argument &arg) {
 bool serve(const Callable &callable, PyObject *const *objects, size_t count, at::Tensor *results) {
   const Rule &rule = *callable.rule;
   const Operation &op = *rule.op;
-  if (!op.kernels || count > op.arguments() || at::impl::torch_function_mode_enabled()) return false;
+  if (!op.has_kernels || count > op.arguments() || at::impl::torch_function_mode_enabled()) return false;
   Seen seen;
   if (!look_at(op, objects, count, seen) || !reaches_kernel(seen.keys) || definition_wanted()) return false;
   Arguments args;
@@ -253,8 +252,8 @@ PYBIND11_MODULE(avo_torch, module) {
   py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
       .def(py::init(&make_rule))
       .def("differentiate", &differentiate);
-  module.def("connect", [](uintptr_t find, uintptr_t call, uintptr_t set_allocator) {
-    runtime.find = reinterpret_cast<avo::FindOp>(find);
+  module.def("connect", [](uintptr_t called_op, uintptr_t call, uintptr_t set_allocator) {
+    runtime.called_op = reinterpret_cast<avo::CalledOp>(called_op);
     runtime.call = reinterpret_cast<avo::CallOp>(call);
     reinterpret_cast<void (*)(avo::Allocate)>(set_allocator)(&allocate);
   });

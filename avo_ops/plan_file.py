@@ -1,0 +1,195 @@
+"""``plan.json``, the one result of the generator that is read as data: written and read here alone, by nothing but Python.
+
+In memory a plan repeats itself: all cases of an operator with equal graphs say the same of their kernels, and most families
+have variants of the same tiles. The file says each of these once:
+
+- ``tables``: lists of variants for one pair of dtypes, which families refer to by position. A row has the values that
+  ``columns`` names; ``symbol`` without the family's name before it, ``instantiate`` the arguments of AVO_KERNEL after
+  the symbol, ``alone`` for a variant that is a unit of its own. ``[position, name]`` says that its other rows are in
+  the unit of that name, to be put after the family's; else they are in the family's own, which is packaged.
+- ``params`` stand with the family instead of each step; ``source`` only where a family shares another's template.
+- ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+VERSION = 2
+COLUMNS = (
+    "symbol", "instantiate", "min_n", "max_n", "exact", "block", "rows", "vec", "cols", "persist", "cluster", "smem", "alone",
+)  # fmt: skip
+
+
+def load(folder: Path) -> Json:
+    """The plan of a folder. Cases and families are expanded when they are asked for, which importing the package does not.
+
+    Raises:
+        RuntimeError: it was written for another version of this package.
+    """
+    path = folder / "plan.json"
+    data: Json = json.loads(path.read_bytes())
+    if data.get("version") != VERSION:
+        raise RuntimeError(f"avo_ops: {path} has version {data.get('version')}; this package reads {VERSION}")
+    families = Families(data["families"], data["tables"])
+    operators = [_operator_of(entry, families) for entry in data["operators"]]
+    return {"version": VERSION, "operators": operators, "families": families}
+
+
+def text(operators: list[Json], families: Mapping[str, Json]) -> str:
+    """The file of a plan."""
+    tables: dict[str, int] = {}
+    params = {
+        step["family"]: step["params"]
+        for operator in operators
+        for op in operator["ops"]
+        for case in op["cases"]
+        for alternative in case["cuda"]
+        for step in alternative["steps"]
+    }
+    data = {
+        "version": VERSION,
+        "operators": [_operator_to(operator) for operator in operators],
+        "families": {name: _family_to(name, f, params[name], tables) for name, f in families.items()},
+        "columns": COLUMNS,
+        "tables": [json.loads(table) for table in tables],
+    }
+    return _dump(data)
+
+
+# ---- families ----
+
+
+class Families(Mapping[str, Json]):
+    """The families of a plan by name."""
+
+    def __init__(self, entries: Mapping[str, Json], tables: list[list[list[Any]]]) -> None:
+        self._entries, self._tables = entries, tables
+        self._expanded: dict[str, Json] = {}
+
+    def __getitem__(self, name: str) -> Json:
+        found = self._expanded.get(name)
+        if found is None:  # by two threads at once: either may win
+            found = self._expanded[name] = self._family_of(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def params(self, name: str) -> list[list[str]]:
+        """The parameters of a family's kernels."""
+        return [word.split(":") for word in self._entries[name]["params"].split()]
+
+    def _family_of(self, name: str) -> Json:
+        entry = self._entries[name]
+        return {
+            "source": entry.get("source", f"cuda/{name}.cu"),
+            "class": entry["class"],
+            "sums": entry["sums"],
+            "variants": {
+                dtypes: [_variant_of(name, row, unit) for row in self._tables[i]]
+                for dtypes, (i, *unit) in entry["tables"].items()
+            },
+        }
+
+
+def _family_to(name: str, family: Json, params: list[list[str]], tables: dict[str, int]) -> Json:
+    entry: Json = {"class": family["class"], "sums": family["sums"], "params": " ".join(map(":".join, params))}
+    if family["source"] != f"cuda/{name}.cu":
+        entry["source"] = family["source"]
+    entry["tables"] = {}
+    for dtypes, rows in family["variants"].items():
+        table = json.dumps([_variant_to(name, row) for row in rows])
+        shared = {row["unit"] for row in rows if row["unit"] != row["symbol"]}
+        if len(shared) > 1:
+            raise AssertionError(f"{name}: its variants for {dtypes} are in several units: {shared}")
+        unit = [one.removeprefix(f"{name}__") for one in shared if one]
+        entry["tables"][dtypes] = [tables.setdefault(table, len(tables)), *unit]
+    return entry
+
+
+def _variant_of(family: str, row: list[Any], unit: list[str]) -> Json:
+    variant = dict(zip(COLUMNS, row, strict=True))
+    symbol = variant["symbol"] = f"{family}__{variant['symbol']}"
+    variant["instantiate"] = f"AVO_KERNEL({symbol}, {variant['instantiate']})"
+    variant["unit"] = symbol if variant.pop("alone") else f"{family}__{unit[0]}" if unit else None
+    return variant
+
+
+def _variant_to(family: str, variant: Json) -> list[Any]:
+    symbol = variant["symbol"]
+    row = {
+        **variant,
+        "symbol": symbol.removeprefix(f"{family}__"),
+        "instantiate": variant["instantiate"].removeprefix(f"AVO_KERNEL({symbol}, ").removesuffix(")"),
+        "alone": int(variant["unit"] == symbol),
+    }
+    return [row[column] for column in COLUMNS]
+
+
+# ---- operators ----
+
+
+class Cases(Sequence[Json]):
+    """The cases of an op. Each is made anew when it is asked for."""
+
+    def __init__(self, entries: list[list[Any]], graphs: list[Json], families: Families) -> None:
+        self._entries, self._graphs, self._families = entries, graphs, families
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        key, returns, position = self._entries[index]
+        graph = self._graphs[position]
+        cuda = [
+            {**a, "steps": [{"family": name, "params": self._families.params(name)} for name in a["steps"]]}
+            for a in graph["cuda"]
+        ]
+        return {"key": key, "returns": list(map(bool, returns)), **graph, "cuda": cuda}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+
+def _operator_of(entry: Json, families: Families) -> Json:
+    ops = [{**op, "cases": Cases(op["cases"], entry["graphs"], families)} for op in entry["ops"]]
+    return {**{k: v for k, v in entry.items() if k != "graphs"}, "ops": ops}
+
+
+def _operator_to(operator: Json) -> Json:
+    graphs: dict[str, int] = {}
+
+    def case_to(case: Json) -> list[Any]:
+        cuda = [{**a, "steps": [step["family"] for step in a["steps"]]} for a in case["cuda"]]
+        graph = json.dumps({"cpu": case["cpu"], "cuda": cuda, "expression": case["expression"]})
+        return [case["key"], list(map(int, case["returns"])), graphs.setdefault(graph, len(graphs))]
+
+    ops = [{**op, "cases": [case_to(case) for case in op["cases"]]} for op in operator["ops"]]
+    return {**operator, "ops": ops, "graphs": [json.loads(graph) for graph in graphs]}
+
+
+def _dump(data: Json) -> str:
+    """JSON with one line for each family, variant row, argument and part of a graph: it is read in reviews."""
+
+    def write(value: Any, depth: int) -> str:
+        pad = " " * depth
+        flat = json.dumps(value)
+        if depth >= 6 or len(flat) <= 140 or not isinstance(value, dict | list):
+            return flat
+        if isinstance(value, dict):
+            inner = [f"{pad} {json.dumps(k)}: {write(v, depth + 1)}" for k, v in value.items()]
+            return "{\n" + ",\n".join(inner) + f"\n{pad}}}"
+        return "[\n" + ",\n".join(f"{pad} {write(v, depth + 1)}" for v in value) + f"\n{pad}]"
+
+    return write(data, 0) + "\n"
