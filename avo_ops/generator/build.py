@@ -95,8 +95,12 @@ def family_inputs(family: str, arch: str) -> list[bytes]:
     """All that decides the cubin of a family: source, headers, flags, arch and compiler version."""
     folder = generated_folder()
     plan = json.loads((folder / "plan.json").read_text())
-    parts = [family_source(family, folder, plan), headers_digest(), *FLAGS, arch, repr(nvrtc.load().version)]
-    return [p.encode() for p in parts]
+    return source_inputs(family_source(family, folder, plan), arch)
+
+
+def source_inputs(source: str, arch: str) -> list[bytes]:
+    """All that decides the cubin of a text: itself, headers, flags, arch and compiler version."""
+    return [p.encode() for p in (source, headers_digest(), *FLAGS, arch, repr(nvrtc.load().version))]
 
 
 def _compile_to(job: tuple[str, str, str, str]) -> tuple[str, str, float, int]:

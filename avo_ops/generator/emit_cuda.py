@@ -40,9 +40,10 @@ class Family:
 
 @dataclass
 class Emitter:
-    """Emits the cases of one operator; equal graphs share a family."""
+    """Emits the cases of one operator; equal graphs share a family. ``dtypes``: of (M, N) and of N operands, by kernel."""
 
     record: OpDef
+    dtypes: tuple[tuple[str, str], ...] = PAIRS
     families: dict[str, Family] = field(default_factory=dict)
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     with_sums: bool = False
@@ -57,7 +58,8 @@ class Emitter:
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
-        self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
+        narrow = _is_unusual(case, op)
+        self.pairs = tuple(p for p in self.dtypes if p[1] in ("f32", "f64") or not narrow)
         direction = "backward" if op.name.endswith("_backward") else "forward"
         # Several cases may share a graph (whichever of the column sums is wanted, all are computed).
         own = signature(graph)
@@ -146,7 +148,8 @@ class Emitter:
             kernel = _RowKernel(self.record, name, graph, kind)
             template, text, params = name, kernel.text(), tuple(kernel.params)
         variants: dict[str, list[Json]] = {}
-        for x, w in self.pairs if features.column_loads else [(d, None) for d in DTYPES]:
+        rows_alone = [(x, None) for x in dict.fromkeys(x for x, _ in self.dtypes)]
+        for x, w in self.pairs if features.column_loads else rows_alone:
             item = ITEM_SIZE[x]
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)

@@ -12,6 +12,7 @@ from . import emit_cpu
 from .emit_cuda import Emitter, Family
 from .ir import Graph, Span
 from .plan import Argument, Case, Op, Plan, make_plan
+from .schedule import PAIRS
 
 Json = dict[str, Any]
 
@@ -25,6 +26,20 @@ class Generated:
     plan: Json
 
 
+@dataclass(frozen=True)
+class GeneratedOperator:
+    """One operator: its entry of the plan, its CUDA families by name, its kernels for the CPU."""
+
+    operator: Json
+    families: dict[str, Family]
+    cpu: tuple[emit_cpu.CpuKernel, ...]
+
+    @property
+    def family_records(self) -> dict[str, Json]:
+        """The entries of the plan for the families."""
+        return {name: _family_json(f) for name, f in self.families.items()}
+
+
 def generate(records: Iterable[OpDef]) -> Generated:
     """Everything that the records become. Pure: the same bytes on any machine.
 
@@ -35,20 +50,10 @@ def generate(records: Iterable[OpDef]) -> Generated:
     families: dict[str, Family] = {}
     operators, units = [], []
     for record in records:
-        plan = make_plan(record)  # trace, derive, simplify, cut
-        cuda, cpu = Emitter(record), {}
-        ops = []
-        for op in plan.ops:
-            cases = []
-            for case in op.cases:
-                kernel = emit_cpu.emit(record, case)
-                if kernel is not None:
-                    cpu[kernel.symbol] = kernel
-                cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
-            ops.append(_op_json(record, op, cases))
-        operators.append(_operator_json(plan, ops))
-        families |= cuda.families
-        files[f"cpu/{record.name}.cpp"] = emit_cpu.translation_unit(record.name, list(cpu.values()))
+        one = generate_operator(record)
+        operators.append(one.operator)
+        families |= one.families
+        files[f"cpu/{record.name}.cpp"] = emit_cpu.translation_unit(record.name, one.cpu)
         units.append(record.name)
     files["cpu/index.cpp"] = emit_cpu.index_unit(units)
     files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
@@ -59,6 +64,28 @@ def generate(records: Iterable[OpDef]) -> Generated:
     }
     files["plan.json"] = _dump(plan_json)
     return Generated(files, families, plan_json)
+
+
+def generate_operator(
+    record: OpDef, dtypes: tuple[tuple[str, str], ...] = PAIRS, differentiate: bool = True
+) -> GeneratedOperator:
+    """Everything that one record becomes. ``dtypes``: of the (M, N) and the N operands for which CUDA kernels are wanted.
+
+    Raises:
+        TraceError: the definition cannot become a kernel.
+    """
+    plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
+    cuda, cpu = Emitter(record, dtypes), {}
+    ops = []
+    for op in plan.ops:
+        cases = []
+        for case in op.cases:
+            kernel = emit_cpu.emit(record, case)
+            if kernel is not None:
+                cpu[kernel.symbol] = kernel
+            cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
+        ops.append(_op_json(record, op, cases))
+    return GeneratedOperator(_operator_json(plan, ops), cuda.families, tuple(cpu.values()))
 
 
 def _operator_json(plan: Plan, ops: list[Json]) -> Json:

@@ -229,7 +229,7 @@ class _Cut:
             return self.builder.load(self.results[node.index], Span.BOTH)
         if node.op == "round_result":
             return self.builder.load(node.attr, Span.BOTH)
-        if node.span == Span.ROWS:
+        if node.span == Span.ROWS and not node.is_mask:
             if node.index not in self.statistics:
                 text = signature(Graph({"": node}))
                 arguments = {n.attr for n in self.forward.values() if n.op in ("load", "scalar")}
@@ -366,8 +366,8 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
         )
 
 
-def make_plan(record: OpDef) -> Plan:
-    """Trace, derive and cut every pattern of one record.
+def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
+    """Trace, derive and cut every pattern of one record; without ``differentiate`` there is no backward op.
 
     Raises:
         TraceError: the definition cannot become a kernel (file, line, reason and way out in the message).
@@ -380,6 +380,10 @@ def make_plan(record: OpDef) -> Plan:
         for bits in itertools.product((True, False), repeat=len(record.results))
         if any(bits)
     ]
+    if len(record.results) > 2:  # the kernels of every subset would be many: autograd makes zeros of what is missing
+        grad_sets = grad_sets[:1]
+    if not differentiate:
+        grad_sets = [()]
     names_of: list[dict[str, str]] = [{} for _ in patterns]
     derived = {
         (i, g): _derive(record, arguments, p, g, names_of[i])
@@ -449,6 +453,8 @@ def make_plan(record: OpDef) -> Plan:
         primary,
         tuple(forward_cases),
     )
+    if not differentiate:
+        return Plan(record, (public, forward))
 
     several = len(record.results) > 1
     grad_arguments = [
@@ -483,6 +489,8 @@ def make_plan(record: OpDef) -> Plan:
     spans = {a.name: a.span for a in tensors}
     backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g)) for g in groups)
     backward_cases = []
+    # A kernel for each subset of many gradients would be too many: those that vary along the rows then come together.
+    together = sum(spans[g[0]] != Span.COLS for g in groups) > 2
     for (_, grads), d in derived.items():
         pattern = _Pattern(
             {
@@ -496,7 +504,14 @@ def make_plan(record: OpDef) -> Plan:
             d.pattern.chosen,
         )
         for bits in itertools.product((False, True), repeat=len(groups)):
-            exists = [bit and _differs_from_zero(d, g[0]) for bit, g in zip(bits, groups, strict=True)]
+            if together:
+                any_of_rows = any(b and spans[g[0]] != Span.COLS for b, g in zip(bits, groups, strict=True))
+                wanted = [
+                    any_of_rows if spans[g[0]] != Span.COLS else b for b, g in zip(bits, groups, strict=True)
+                ]
+            else:
+                wanted = list(bits)
+            exists = [bit and _differs_from_zero(d, g[0]) for bit, g in zip(wanted, groups, strict=True)]
             computed = _computed(exists, backward_returns, groups, d)
             results = {
                 f"grad_{g[0]}": d.backward.results[f"grad_{g[0]}"]

@@ -57,13 +57,16 @@ def _module() -> Any:
     return module
 
 
-def connect(native: Native) -> bool:
-    """Give the accelerator the runtime; whether there is one."""
+def is_there() -> bool:
+    """Whether there is an accelerator for this torch and Python."""
+    return _module() is not None
+
+
+def connect(native: Native) -> None:
+    """Give the accelerator the runtime, if there is one."""
     module = _module()
-    if module is None:
-        return False
-    module.connect(*map(native.address, ("avo_find_op", "avo_call", "avo_set_allocator")))
-    return True
+    if module is not None:
+        module.connect(*map(native.address, ("avo_find_op", "avo_call", "avo_set_allocator")))
 
 
 def register_autograd(

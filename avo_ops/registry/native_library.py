@@ -41,15 +41,26 @@ def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.li
         native.load_cpu_kernels(_FOLDER / _CPU_KERNELS)
     except NativeError as error:
         _warn(f"avo_ops: operators on the CPU run by their definitions: {error}")
-    boxed = not accelerator.connect(native)
+    accelerator.connect(native)
     for operator in plan["operators"]:
-        try:
-            native.register(operator, plan["families"], library.ns, kernels=boxed)
-        except NativeError as error:
-            _warn(f"avo_ops: {operator['name']} runs by its definition: {error}")
-            continue
-        if not boxed:
-            accelerator.register_kernels(library, [op["name"] for op in operator["ops"]])
+        add_operator(operator, plan["families"], library)
+
+
+def add_operator(
+    operator: Mapping[str, Any], families: Mapping[str, Any], library: torch.library.Library
+) -> None:
+    """Register the kernels of one operator whose schemas are defined in ``library``."""
+    native = runtime()
+    if native is None:
+        return
+    boxed = not accelerator.is_there()
+    try:
+        native.register(operator, families, library.ns, kernels=boxed)
+    except NativeError as error:
+        _warn(f"avo_ops: {operator['name']} runs by its definition: {error}")
+        return
+    if not boxed:
+        accelerator.register_kernels(library, [op["name"] for op in operator["ops"]])
 
 
 def counters() -> dict[str, int]:

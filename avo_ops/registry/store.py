@@ -24,6 +24,10 @@ from typing import Protocol
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
+class Frozen(RuntimeError):
+    """Something would have to be compiled after :func:`avo_ops.freeze`, or while a CUDA graph is captured."""
+
+
 class Compiler(Protocol):
     """Makes the cubin of a kernel family. ``arch`` is spelled "sm_90"."""
 
@@ -34,6 +38,7 @@ class Compiler(Protocol):
         """The cubin.
 
         Raises:
+            Frozen: nothing may be compiled now; the caller of the store hears of it.
             Exception: there is no compiler, or it refused the source; the message says what to do.
         """
 
@@ -162,6 +167,8 @@ class KernelStore:
                 _remove_leftovers(folder, key, self._suffix)
             try:
                 binary = compiler.compile(family, arch)
+            except Frozen:
+                raise
             except Exception as error:
                 self._warn(f"avo_ops: no kernel {family} for {arch}: {error}")
                 return None

@@ -27,7 +27,7 @@ bool has_kernels(const Plan &plan, Dtype x, Dtype w) {
   });
 }
 
-// X: what the MN arguments promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
+// X: what the MN operands promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
 // else float32. Without N arguments the N results decide.
 void choose_dtypes(Plan &plan) {
   int arguments = static_cast<int>(plan.op->args.size()), count = plan.op->operand_count();
@@ -41,7 +41,7 @@ void choose_dtypes(Plan &plan) {
       w = operand.declared;
     }
   };
-  for (int k = 0; k < arguments; ++k)
+  for (int k = 0; k < count; ++k) // the results too: a kernel rounds them to X
     if (plan.exists(k) && plan.operands[k].span == Span::MN) x = promote(x, plan.operands[k].declared);
   if (plan.compute == Dtype::F64) x = Dtype::F64;
   take(0, arguments);
