@@ -1,4 +1,7 @@
-"""Functions as users write them, each with three sets of shapes. ``B`` marks a bool tensor, ``I`` an integer one, ``P`` positive values."""
+"""Functions as users write them, each with three sets of shapes.
+
+``B`` marks a bool tensor, ``I`` an integer one, ``P`` positive values.
+"""
 
 from __future__ import annotations
 
@@ -314,7 +317,7 @@ def bce_logits(x, y):
     return F.binary_cross_entropy_with_logits(x, torch.sigmoid(y))
 
 
-@add(TWO)
+@add(TWO, torch_parts=True)
 def kl_div(x, y):
     return F.kl_div(F.log_softmax(x, -1), torch.softmax(y, -1), reduction="batchmean")
 
@@ -687,7 +690,9 @@ def modulate(x, shift):
     return x * (1 + shift)
 
 
-@add((((4, 6, 8), (4, 1, 8), (4, 1, 8)), ((3, 3, 3), (3, 1, 3), (3, 1, 3)), ((2, 2, 5), (2, 1, 5), (2, 1, 5))))
+@add(
+    (((4, 6, 8), (4, 1, 8), (4, 1, 8)), ((3, 3, 3), (3, 1, 3), (3, 1, 3)), ((2, 2, 5), (2, 1, 5), (2, 1, 5)))
+)
 def adaptive_norm(x, scale, shift):
     return F.layer_norm(x, (x.shape[-1],)) * (1 + scale) + shift
 
@@ -722,7 +727,7 @@ def through_float(x):
     return (x.float() * 1.5).to(x.dtype)
 
 
-@add(ONE)
+@add(ONE, torch_parts=True)
 def straight_through(x):
     return x + (torch.round(x) - x).detach()
 
@@ -732,7 +737,7 @@ def identity_view(x):
     return x.reshape(-1) * 2
 
 
-@add((((2, 5, 8),), ((3, 3, 4),), ((1, 4, 6),)))
+@add((((2, 5, 8),), ((3, 3, 4),), ((1, 4, 6),)), torch_parts=True)
 def rotary_halves(x):
     a, b = x.chunk(2, -1)
     return torch.cat((a * 0.8 - b * 0.6, b * 0.8 + a * 0.6), -1)
@@ -806,7 +811,10 @@ def masks_alone(a, b):
     return torch.where(a & ~b, 1.0, -1.0)
 
 
-@add((((2, 3, 4, 6), (4, 3), (4, 3)), ((1, 2, 3, 4), (3, 2), (3, 2)), ((2, 2, 4, 4), (4, 2), (4, 2))))
+@add(
+    (((2, 3, 4, 6), (4, 3), (4, 3)), ((1, 2, 3, 4), (3, 2), (3, 2)), ((2, 2, 4, 4), (4, 2), (4, 2))),
+    torch_parts=True,
+)
 def rotary(q, cos, sin):
     a, b = q[..., ::2], q[..., 1::2]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)

@@ -6,9 +6,10 @@ import linecache
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
 import torch.fx.traceback as fx_traceback
 from torch._subclasses import FakeTensorMode
@@ -26,18 +27,34 @@ from torch.overrides import TorchFunctionMode
 from .ir import Source
 from .trace import TraceError, calling_line, decompositions, innermost
 
-# Work for other libraries, whose cost a fused kernel around it does not change.
+# Work for other libraries, whose cost a fused kernel around it does not change; by torch function and by ATen operation.
+_PRODUCT = "a matrix product has no place in these kernels: call it outside, and compile what comes before and after it"
+_CONVOLUTION = (
+    "a convolution has no place in these kernels: call it outside, and compile what comes before and after it"
+)
 _REFUSED = {
     **dict.fromkeys(
-        ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "vdot", "linear", "_scaled_mm", "addbmm"),
-        "a matrix product: call it outside, and compile what comes before and after it",
+        ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "addmv", "addbmm", "baddbmm", "linear",
+         "bilinear", "einsum", "tensordot", "inner", "scaled_dot_product_attention", "vdot", "_scaled_mm"),
+        _PRODUCT,
     ),
     **dict.fromkeys(
-        ("convolution", "_convolution", "conv2d", "cudnn_convolution", "mkldnn_convolution"),
-        "a convolution: call it outside, and compile what comes before and after it",
+        ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"), _CONVOLUTION
     ),
-}
+}  # fmt: skip
+# Pointwise functions whose derivative at a kink is not that of their decomposition.
+_KEPT = {
+    "hardtanh", "hardsigmoid", "hardswish", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "threshold",
+    "hardshrink", "softshrink",
+}  # fmt: skip
 _CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16", "_to_copy"}
+
+
+_DATA_DEPENDENT = GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException
+
+
+class UntraceableError(TraceError):
+    """torch does not trace the function, for a reason that is not known to be the author's."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +111,19 @@ class Captured:
         return out
 
 
+@lru_cache(maxsize=1)
+def _of_graphs() -> dict[Any, Any]:
+    """Decompositions but for functions that the trace of a region takes apart, after it has differentiated them."""
+    return {
+        op: f for op, f in decompositions().items() if not is_kept_whole(op.name().removeprefix("aten::"))
+    }
+
+
+def is_kept_whole(name: str) -> bool:
+    """Whether this ATen operation ("elu") stays as it is in a captured graph."""
+    return name in _KEPT
+
+
 def compiled(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
     """A function of the sizes, also of symbolic ones, on which it leaves guards."""
     functions = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
@@ -126,21 +156,25 @@ class _Annotate(TorchFunctionMode):
 
 
 class _Watch(TorchFunctionMode):
-    """Raises TraceError at the line that modifies an argument."""
+    """Notes the lines that modify an argument, or do what is refused by name."""
 
     def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
         super().__init__()
         self.tensors = tensors
+        self.problems: list[str] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = {name: t._version for name, t in self.tensors.items()}
+        refused = _REFUSED.get(getattr(func, "__name__", ""))
+        if refused is not None:
+            self.problems.append(f"{line_text(calling_line())}\n    {refused}")
         out = func(*args, **(kwargs or {}))
-        for name, t in self.tensors.items():
-            if t._version != before[name]:
-                raise TraceError(
-                    f"{line_text(calling_line())}\n    the argument {name} is modified in place; a compiled function never "
-                    "writes to its arguments: compute a new tensor and return it"
-                )
+        self.problems += [
+            f"{line_text(calling_line())}\n    the argument {name} is modified in place, and a compiled function never writes to "
+            "its arguments: compute a new tensor and return it"
+            for name, t in self.tensors.items()
+            if t._version != before[name]
+        ]
         return out
 
 
@@ -159,10 +193,11 @@ def capture(
     """
     env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
-    fakes = []
+    fakes: list[torch.Tensor] = []
     for t in tensors:
         context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * t.dim())
-        plain = torch.empty(t.shape, dtype=t.dtype, device=t.device)
+        sizes = [s.node.hint if isinstance(s, torch.SymInt) else s for s in t.shape]
+        plain = torch.empty(sizes, dtype=t.dtype, device=t.device)
         fakes.append(mode.from_tensor(plain, symbolic_context=context))
     with mode:
         fakes += [torch.empty((), dtype=torch.float64) for _ in floats]
@@ -171,17 +206,22 @@ def capture(
         with _Annotate():
             return tuple(function(*leaves))
 
+    watch = _Watch(dict(zip(names, fakes, strict=True)))
     try:
-        with mode, _Watch(dict(zip(names, fakes, strict=True))):
+        with mode, watch:
             function(*fakes)
-        with mode, fx_traceback.preserve_node_meta():
-            module = make_fx(
-                functionalize(call, remove="mutations"),  # of temporaries
-                tracing_mode="real",
-                decomposition_table=decompositions(),
-            )(*fakes)
+        if watch.problems:
+            raise TraceError()
+        try:
+            module = _graph_of(call, mode, fakes, _of_graphs())
+        except (
+            RuntimeError
+        ):  # a decomposition of torch's fails for these dtypes: its function then stays whole
+            module = _graph_of(call, mode, fakes, {})
     except Exception as error:
-        raise _refusal(error) from error
+        problems = [*watch.problems, *([] if str(error) == "" else [_reason(error)])]
+        known = isinstance(error, TraceError | _DATA_DEPENDENT) or watch.problems
+        raise (TraceError if known else UntraceableError)("\n  ".join(dict.fromkeys(problems))) from error
     _refuse_nodes(module.graph)
     _without_mutations(module.graph)
     module.graph.eliminate_dead_code()
@@ -207,6 +247,17 @@ def capture(
     return Captured(module, tuple(dict.fromkeys(conditions)))
 
 
+def _graph_of(
+    call: Callable[..., Any], mode: FakeTensorMode, fakes: Sequence[torch.Tensor], table: dict[Any, Any]
+) -> torch.fx.GraphModule:
+    with mode, fx_traceback.preserve_node_meta():
+        # Mutations of temporaries become functions.
+        traced = make_fx(
+            functionalize(call, remove="mutations"), tracing_mode="real", decomposition_table=table
+        )
+        return traced(*fakes)
+
+
 def _says_not_empty(expression: Any) -> bool:
     """Whether a guard only says that a size is neither 0 nor 1, which the sizes of 1 of a call say already."""
     if not getattr(expression, "is_Relational", False):
@@ -221,7 +272,7 @@ def _refuse_nodes(graph: torch.fx.Graph) -> None:
     problems = []
     for node in graph.nodes:
         name = str(node.target).removeprefix("aten.").split(".")[0]
-        if name in _REFUSED:
+        if name in _REFUSED:  # by a function of torch that calls it
             problems.append(f"{line_text(source_of(node))}\n    {_REFUSED[name]}")
     if problems:
         raise TraceError("\n  ".join(dict.fromkeys(problems)))
@@ -250,16 +301,15 @@ def source_of(node: torch.fx.Node) -> Source | None:
     return Source(*recorded) if recorded else None
 
 
-def _refusal(error: Exception) -> TraceError:
-    if isinstance(error, TraceError):
-        return error
+def _reason(error: Exception) -> str:
+    """What stopped a trace, in the author's terms."""
     text = (str(error) or type(error).__name__).splitlines()[0]
     reason = f"{type(error).__name__}: {text}"
     if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):
         reason = (
-            "a Python number or a decision depends on the values of a tensor; "
+            "a Python number or a decision depends on the values of a tensor: "
             "keep it a tensor, and use torch.where instead of if"
         )
     elif isinstance(error, DynamicOutputShapeException):
-        reason = "a shape depends on the values of a tensor; use torch.where, which keeps the shape"
-    return TraceError(f"{line_text(innermost(error))}\n    {reason}")
+        reason = "a shape depends on the values of a tensor: use torch.where, which keeps the shape"
+    return f"{line_text(innermost(error))}\n    {reason}"

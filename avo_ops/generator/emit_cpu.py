@@ -284,7 +284,10 @@ def translation_unit(
             "",
             *(k.text for k in kernels),
             f"AVO_HIDDEN extern const AvoKernelEntry {table_name(title)}[] = {{",
-            *(f'    {{"{n}", {", ".join(f"{n}<{t}>" if t in types else "nullptr" for t in ("float", "double"))}}},' for n in names),
+            *(
+                f'    {{"{n}", {", ".join(f"{n}<{t}>" if t in types else "nullptr" for t in ("float", "double"))}}},'
+                for n in names
+            ),
             "};",
             f"AVO_HIDDEN extern const int {table_name(title)}_count = {len(names)};",
             "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..definitions.record import OpDef
@@ -40,10 +40,14 @@ class Family:
 
 @dataclass
 class Emitter:
-    """Emits the cases of one operator; equal graphs share a family. ``dtypes``: of (M, N) and of N operands, by kernel."""
+    """Emits the cases of one operator; equal graphs share a family.
+
+    ``dtypes``: of (M, N) and of N operands, by kernel. ``suffix``: of the names of families, if others are for other dtypes.
+    """
 
     record: OpDef
     dtypes: tuple[tuple[str, str], ...] = PAIRS
+    suffix: str = ""
     families: dict[str, Family] = field(default_factory=dict)
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     with_sums: bool = False
@@ -54,12 +58,13 @@ class Emitter:
         graph = case.graph
         if not graph.results:
             return []
+        case = replace(case, name=case.name + self.suffix)
         features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
-        narrow = _is_unusual(case, op)
-        self.pairs = tuple(p for p in self.dtypes if p[1] in ("f32", "f64") or not narrow)
+        unusual = _is_unusual(case, op)
+        self.pairs = tuple(p for p in self.dtypes if p[1] in ("f32", "f64") or not unusual)
         direction = "backward" if op.name.endswith("_backward") else "forward"
         # Several cases may share a graph (whichever of the column sums is wanted, all are computed).
         own = signature(graph)

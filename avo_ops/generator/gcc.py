@@ -79,6 +79,18 @@ def compile_cpu(text: str, isa: str) -> bytes:
         Path(folder, "unit.map").write_text(exports)
         ccache = shutil.which("ccache")
         link = ["-shared", "-Wl,--version-script=unit.map", "-o", "unit.so"]
-        run([*([ccache] if ccache else []), *command(), *_flags(isa), f"-I{CSRC}", "-c", "unit.cpp", "-o", "unit.o"], folder)
+        run(
+            [
+                *([ccache] if ccache else []),
+                *command(),
+                *_flags(isa),
+                f"-I{CSRC}",
+                "-c",
+                "unit.cpp",
+                "-o",
+                "unit.o",
+            ],
+            folder,
+        )
         run([*command(), "unit.o", *link], folder)
         return Path(folder, "unit.so").read_bytes()

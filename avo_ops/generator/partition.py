@@ -14,13 +14,13 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
 
 from ..definitions.record import FLAT, LAST, OpDef, trailing
-from .capture import Captured, source_of
+from .capture import Captured, is_kept_whole, source_of
 from .ir import Source
 from .lower import has_handler, is_fill, is_view
 from .trace import at_line
@@ -105,7 +105,10 @@ class Result:
 
 @dataclass(frozen=True)
 class RegionStep:
-    """One operator. ``columns``: how many trailing dims are columns, if the record takes their sizes, else 0."""
+    """One operator. ``columns``: how many trailing dims are columns, if the record takes their sizes, else 0.
+
+    ``double``: whether its math is in float64.
+    """
 
     record: OpDef
     operands: tuple[Operand, ...]
@@ -114,7 +117,7 @@ class RegionStep:
     column_sizes: tuple[Any, ...]
     results: tuple[Result, ...]
     nodes: tuple[FxNode, ...]
-    dtypes: tuple[tuple[str, str], ...]  # of kernels: X of the (M, N) operands, W of the N operands
+    double: bool
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,13 @@ class _Region:
     reduced: frozenset[int] | None = None
     count: int = 0
 
-    def fresh(self) -> int:
-        self.count += 1
-        return self.count - 1
+    def sizes(self) -> dict[int, Any]:
+        return {
+            a: _expression(s)
+            for n, axes in self.axes.items()
+            for a, s in zip(axes, _shape(n), strict=True)
+            if a is not None
+        }
 
     def space(self) -> set[int]:
         return {a for axes in self.axes.values() for a in axes if a is not None}
@@ -220,14 +227,23 @@ class _Partition:
         if is_view(name) and name != "clone":
             return None if any(a in self.group for a in node.all_input_nodes) else ""
         if value.dtype not in (*_FLOATS, torch.bool):
-            return f"its result is {str(value.dtype).removeprefix('torch.')}: kernels compute in floating point"
+            return (
+                f"its result is {str(value.dtype).removeprefix('torch.')}: kernels compute in floating point"
+            )
         reduction = _reduces(node)
-        if not (has_handler(name) or name in (*_REDUCTIONS, "clone")) or (reduction and name not in _REDUCTIONS):
+        if not (has_handler(name) or name in (*_REDUCTIONS, "clone") or is_kept_whole(name)) or (
+            reduction and name not in _REDUCTIONS
+        ):
             return f"{node.target} has no place in a kernel yet"
         if is_fill(name):
             return "it makes a tensor"
         inputs = [a for a in node.all_input_nodes if _is_tensor(a) and a not in self.constants]
-        if name == "_to_copy" and value.dtype == torch.float64 and inputs and _value(inputs[0]).dtype != torch.float64:
+        if (
+            name == "_to_copy"
+            and value.dtype == torch.float64
+            and inputs
+            and _value(inputs[0]).dtype != torch.float64
+        ):
             return "the math after it is in float64"
         if name == "_to_copy" and _value(inputs[0]).device != value.device:
             return "it moves a tensor to another device"
@@ -244,7 +260,11 @@ class _Partition:
     # -- placing
 
     def _inputs(self, node: FxNode) -> list[FxNode]:
-        return [a for a in node.all_input_nodes if _is_tensor(a) and a not in self.constants and not self._scalar(a)]
+        return [
+            a
+            for a in node.all_input_nodes
+            if _is_tensor(a) and a not in self.constants and not self._scalar(a)
+        ]
 
     def _scalar(self, node: FxNode) -> bool:
         return bool(node.op == "placeholder" and node.meta.get("float"))
@@ -281,26 +301,33 @@ class _Partition:
             source = inputs[0]
             axes = _view(node, source, region.axes[source]) if source in region.members else None
             return None if axes is None else _Join(axes, {}, region.reduced, region.count)
-        return self._reduction(region, node, inputs[0]) if _reduces(node) else self._pointwise(region, node, inputs)
+        return (
+            self._reduction(region, node, inputs[0])
+            if _reduces(node)
+            else self._pointwise(region, node, inputs)
+        )
 
     def _pointwise(self, region: _Region, node: FxNode, inputs: Sequence[FxNode]) -> _Join | None:
         shape, count = _shape(node), region.count
         out: list[int | None] = []
+        outside = []
         for d, size in enumerate(shape):
-            known, outside = set(), False
+            known = set()
             for a in inputs:
                 at = d - (len(shape) - len(_shape(a)))
                 if at < 0 or _is_one(size) or _is_one(_shape(a)[at]):
                     continue
                 if a in region.axes:
                     known |= {region.axes[a][at]} - {None}
-                else:
-                    outside = True
+                elif d not in outside:
+                    outside.append(d)
             if len(known) > 1:
                 return None
-            if not known and outside:
-                known, count = {count}, count + 1
             out.append(next(iter(known), None))
+        for d in outside:
+            if out[d] is None:  # an axis of this size that nothing else here is along, or a new one
+                free = [a for a, s in region.sizes().items() if s == _expression(shape[d]) and a not in out]
+                out[d], count = (free[0], count) if free else (count, count + 1)
         if len({a for a in out if a is not None}) < sum(a is not None for a in out):
             return None
         loads = {
@@ -348,13 +375,17 @@ class _Partition:
             seen.add(key)
             for node in [group] if isinstance(group, FxNode) else group.members:
                 stack += [
-                    self.group[a] for a in node.all_input_nodes if a in self.group and self.group[a] is not group
+                    self.group[a]
+                    for a in node.all_input_nodes
+                    if a in self.group and self.group[a] is not group
                 ]
         return True
 
     def _keeps_sealed(self, region: _Region, node: FxNode, join: _Join) -> bool:
         """Whether no value that must be whole would be computed again for each of more rows or columns."""
-        space = region.space() | {a for axes in [join.axes, *join.loads.values()] for a in axes if a is not None}
+        space = region.space() | {
+            a for axes in [join.axes, *join.loads.values()] for a in axes if a is not None
+        }
         for n in [*region.members, node]:
             if n in self.sealed:
                 axes = join.axes if n is node else region.axes[n]
@@ -381,23 +412,23 @@ def _reduces(node: FxNode) -> bool:
 
 
 def _dims(node: FxNode, rank: int) -> tuple[int, ...]:
-    found = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    found: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
     if found is None or found == []:
         return tuple(range(rank))
     dims = found if isinstance(found, list | tuple) else [found]
-    return tuple(d % max(rank, 1) for d in dims)  # type: ignore[operator]
+    return tuple(d % max(rank, 1) for d in dims)
 
 
 def _view(node: FxNode, source: FxNode, axes: Axes) -> Axes | None:
     """The axes of a view that only inserts, removes, repeats or permutes dims; None for any other."""
     before, after, name = _shape(source), _shape(node), _name(node)
     if name in ("permute", "transpose", "t"):
-        rank = len(before)
+        rank, args = len(before), [cast(Any, a) for a in node.args]
         if name == "permute":
-            order = [d % rank for d in node.args[1]]  # type: ignore[union-attr, operator]
+            order = [d % rank for d in args[1]]
         else:
             order = list(range(rank))
-            a, b = (node.args[1] % rank, node.args[2] % rank) if name == "transpose" else (0, rank - 1)  # type: ignore[operator]
+            a, b = (args[1] % rank, args[2] % rank) if name == "transpose" else (0, rank - 1)
             order[a], order[b] = order[b], order[a]
         return tuple(axes[d] for d in order)
     if name in ("expand", "broadcast_to"):
@@ -421,7 +452,9 @@ def _mapped(value: Any, change: Callable[[FxNode], Any]) -> Any:
 # ---- from regions to steps ----
 
 
-def partition(captured: Captured, names: Sequence[str], title: str, apart: Mapping[FxNode, str] | None = None) -> list[Step]:
+def partition(
+    captured: Captured, names: Sequence[str], title: str, apart: Mapping[FxNode, str] | None = None
+) -> list[Step]:
     """The steps of a captured graph in an order in which they can run.
 
     ``names``: of the placeholders. ``title``: of the function, for the names of the operators. ``apart``: nodes that are known to
@@ -444,7 +477,11 @@ def _split_full_reductions(captured: Captured) -> None:
     """Reduce over all dims in two steps, the last dim first: as one row it would be the work of one block."""
     graph = captured.graph
     for node in list(graph.nodes):
-        if node.op != "call_function" or _name(node) not in ("sum", "mean", "amax", "amin") or not _is_tensor(node):
+        if (
+            node.op != "call_function"
+            or _name(node) not in ("sum", "mean", "amax", "amin")
+            or not _is_tensor(node)
+        ):
             continue
         source = node.all_input_nodes[0]
         shape = _shape(source)
@@ -452,10 +489,8 @@ def _split_full_reductions(captured: Captured) -> None:
         wide = [d for d, s in enumerate(shape) if not _is_one(s)]
         if len(wide) < 2 or not set(wide) <= set(dims) or _value(source).dtype not in _FLOATS:
             continue
-        target = getattr(torch.ops.aten, _name(node))
-        target = {"sum": "dim_IntList", "mean": "dim"}.get(_name(node), "default") and getattr(
-            target, {"sum": "dim_IntList", "mean": "dim"}.get(_name(node), "default")
-        )
+        overload = {"sum": "dim_IntList", "mean": "dim"}.get(_name(node), "default")
+        target = getattr(getattr(torch.ops.aten, _name(node)), overload)
         keep = len(_shape(node)) == len(shape)
         with graph.inserting_before(node):
             first = graph.call_function(target, (source, [wide[-1]], True))
@@ -621,17 +656,14 @@ class _RegionBuilder:
         value = _value(node)
         if value.dtype not in _FLOATS:
             dtype = self._float_dtype()
-        short = len(axes) - len(dims)
-        if not lengthen and span in ("MN", "N") and (short <= 0 if span == "MN" else short == 0):
-            if tuple(axes) == tuple(a if a in axes else None for a in dims[-len(axes) :] if axes) and (
-                span == "MN" or None not in axes
-            ):
-                return View(dtype=dtype)
-        if not lengthen and span == "M" and len(axes) == len(dims) and all(
-            a == (None if b in self.columns else b) for a, b in zip(axes, dims, strict=True)
-        ):
+        if not lengthen and _fits(axes, dims, span, self.columns):
             return View(dtype=dtype)
-        return _view_to(axes, [a if a in axes else None for a in dims], [self.size[a] if a in lengthen else None for a in dims], dtype)
+        return _view_to(
+            axes,
+            [a if a in axes else None for a in dims],
+            [self.size[a] if a in lengthen else None for a in dims],
+            dtype,
+        )
 
     def _float_dtype(self) -> torch.dtype:
         return next((_value(n).dtype for n in self.region.loads if _value(n).dtype in _FLOATS), torch.float32)
@@ -695,7 +727,7 @@ class _RegionBuilder:
         sizes = tuple(self.size[a] for a in self.order if a in self.columns) if listed else ()
         return RegionStep(
             record, operands, tuple((name, n) for n, name in self.scalars.items()), listed, sizes, results,
-            tuple(region.members), self._kernel_dtypes(operands, dtypes, results),
+            tuple(region.members), self.double,
         )  # fmt: skip
 
     def _results(self, program: _Program) -> tuple[tuple[Result, ...], dict[str, str], list[FxNode]]:
@@ -721,38 +753,29 @@ class _RegionBuilder:
         self, root: FxNode, nodes: Sequence[FxNode], program: _Program
     ) -> tuple[str, torch.dtype | None]:
         """The dtype of a result as a record says it, and the cast that remains."""
-        dtype = _value(root).dtype
+        region, dtype = self.region, _value(root).dtype
         compute = torch.float64 if self.double else torch.float32
-        seen = any(
-            not isinstance(self.found.group.get(u), _Region)
-            for n in nodes
-            for u in n.users
-            if u not in self.region.members
-        )
-        if dtype == compute or (dtype in _FLOATS and not seen):
+        seen = self._seen(region, nodes)
+        if dtype in _FLOATS and not seen:
             return "compute", None
         for o in program.operands:
-            if _value(o.node).dtype == dtype and dtype in _FLOATS:
+            if dtype in _FLOATS and self._runtime_dtype(o.node) == dtype:
                 return o.name, None
-        return "compute", dtype
+        return "compute", dtype if dtype != compute else None
 
-    def _kernel_dtypes(
-        self, operands: Sequence[Operand], dtypes: dict[str, str], results: Sequence[Result]
-    ) -> tuple[tuple[str, str], ...]:
-        short = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
+    def _seen(self, region: _Region, nodes: Sequence[FxNode]) -> bool:
+        """Whether a result of a region is seen by torch or the caller, and not by kernels alone."""
+        users = (u for n in nodes for u in n.users if u not in region.members)
+        return any(not isinstance(self.found.group.get(u), _Region) for u in users)
 
-        def of(o: Operand) -> torch.dtype:
-            return o.view.dtype or _value(o.node).dtype
-
-        x = torch.float64 if self.double else None
-        for o in operands:
-            if o.span == "MN":
-                x = of(o) if x is None else torch.promote_types(x, of(o))
-        if any(r.span == "MN" and dtypes[r.name] == "compute" for r in results):
-            x = torch.promote_types(x or torch.float32, torch.float32)
-        assert x is not None
-        wide = "f64" if x == torch.float64 else "f32"
-        return tuple(dict.fromkeys([(short[x], short[x]), (short[x], wide)]))
+    def _runtime_dtype(self, node: FxNode) -> torch.dtype:
+        """The dtype of an operand. What passes between kernels alone stays in the dtype of the math."""
+        region, dtype = self.found.group.get(node), _value(node).dtype
+        if not isinstance(region, _Region) or dtype == torch.float64:
+            return cast(torch.dtype, dtype)
+        root = _root(region, node)
+        nodes = [n for n in _outside_uses(self.found, region) if _root(region, n) is root]
+        return cast(torch.dtype, dtype) if self._seen(region, nodes) else torch.float32
 
     def _formula(self) -> str:
         """The author's lines that the region computes."""
@@ -761,7 +784,19 @@ class _RegionBuilder:
         return "; ".join(t.removeprefix("return ") for t in texts if t)[:400].replace("\\", "/") or self.title
 
 
-def _view_to(axes: Sequence[int | None], dims: Sequence[int | None], expand: Sequence[Any], dtype: Any) -> View:
+def _fits(axes: Axes, dims: Sequence[int], span: str, columns: frozenset[int]) -> bool:
+    """Whether a tensor with these axes is an operand as it is: MN by broadcasting, N and M in their exact shape."""
+    if span == "N":
+        return list(axes) == list(dims)
+    if span == "M":
+        return list(axes) == [None if a in columns else a for a in dims]
+    tail = dims[len(dims) - len(axes) :]
+    return len(axes) <= len(dims) and all(a in (None, d) for a, d in zip(axes, tail, strict=True))
+
+
+def _view_to(
+    axes: Sequence[int | None], dims: Sequence[int | None], expand: Sequence[Any], dtype: Any
+) -> View:
     """The view that turns a tensor with these axes into one with those dims (None: of size 1 before it is expanded)."""
     present = [a for a in dims if a is not None]
     places = [list(axes).index(a) for a in present]
@@ -830,7 +865,9 @@ class _Program:
             return _Number(found.constants[node])
         name = self.numbers.get(node)
         if name is None:
-            name = self.numbers[node] = self.builder._fresh(node.name if node.op == "placeholder" else f"s{len(self.numbers)}")
+            name = self.numbers[node] = self.builder._fresh(
+                node.name if node.op == "placeholder" else f"s{len(self.numbers)}"
+            )
         return name_of_scalar(name)
 
     def _line(self, node: FxNode) -> _Line:
@@ -847,14 +884,20 @@ class _Program:
                 return _Line("cast", torch.bool, args[:1], {}, source, detached)
             source_dtype = _value(node.all_input_nodes[0]).dtype
             if _note(node, "cast") and value.dtype in _FLOATS and source_dtype in _FLOATS:
-                narrow = value.dtype if torch.promote_types(value.dtype, source_dtype) != value.dtype else None
+                narrow = (
+                    value.dtype if torch.promote_types(value.dtype, source_dtype) != value.dtype else None
+                )
                 compute = torch.float64 if self.builder.double else torch.float32
                 narrow = narrow if narrow != compute else None
             return _Line("cast", narrow, args[-1:] if name == "copy" else args[:1], {}, source, detached)
         if _reduces(node):
             whole = not _dims_reduced(self.builder.region, node)
             return _Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
-        kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")}
+        kwargs = {
+            k: v
+            for k, v in kwargs.items()
+            if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
+        }
         return _Line("call", node.target, args, kwargs, source, detached)
 
     def definition(self, roots: Sequence[FxNode], listed: int) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,15 +67,21 @@ def generate(records: Iterable[OpDef]) -> Generated:
 
 
 def generate_operator(
-    record: OpDef, dtypes: tuple[tuple[str, str], ...] = PAIRS, differentiate: bool = True
+    record: OpDef, rows: Sequence[str] | None = None, differentiate: bool = True
 ) -> GeneratedOperator:
-    """Everything that one record becomes. ``dtypes``: of the (M, N) and the N operands for which CUDA kernels are wanted.
+    """Everything that one record becomes.
+
+    ``rows``: dtypes of the (M, N) operands, each of which gets CUDA families of its own, to be compiled when first used;
+    by default all dtypes share their families. ``differentiate``: whether there is a backward op.
 
     Raises:
         TraceError: the definition cannot become a kernel.
     """
     plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
-    cuda, cpu = Emitter(record, dtypes), {}
+    cpu: dict[str, emit_cpu.CpuKernel] = {}
+    emitters = [Emitter(record)]
+    if rows is not None:
+        emitters = [Emitter(record, tuple(p for p in PAIRS if p[0] == x), f"_{x}") for x in rows]
     ops = []
     for op in plan.ops:
         cases = []
@@ -83,9 +89,11 @@ def generate_operator(
             kernel = emit_cpu.emit(record, case)
             if kernel is not None:
                 cpu[kernel.symbol] = kernel
-            cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
+            cuda = [alternative for e in emitters for alternative in e.alternatives(case, op)]
+            cases.append(_case_json(case, kernel, cuda))
         ops.append(_op_json(record, op, cases))
-    return GeneratedOperator(_operator_json(plan, ops), cuda.families, tuple(cpu.values()))
+    families = {name: f for e in emitters for name, f in e.families.items()}
+    return GeneratedOperator(_operator_json(plan, ops), families, tuple(cpu.values()))
 
 
 def _operator_json(plan: Plan, ops: list[Json]) -> Json:

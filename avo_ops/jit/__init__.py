@@ -5,4 +5,13 @@ from __future__ import annotations
 from .compilers import EmulatorCompiler, Frozen, GeneratorCompiler, freeze
 from .function import CompiledFunction, CompileError, Variant, compile
 
-__all__ = ["CompileError", "CompiledFunction", "EmulatorCompiler", "Frozen", "GeneratorCompiler", "Variant", "compile", "freeze"]
+__all__ = [
+    "CompileError",
+    "CompiledFunction",
+    "EmulatorCompiler",
+    "Frozen",
+    "GeneratorCompiler",
+    "Variant",
+    "compile",
+    "freeze",
+]

@@ -29,6 +29,7 @@ class Composite:
         from ..generator.partition import RegionStep
 
         self.captured, self.steps, self.title = captured, tuple(steps), title
+        self.holds, self.conditions = captured.holds, captured.conditions_in_words
         nodes = list(captured.graph.nodes)
         self._slot = {n: i for i, n in enumerate(nodes)}
         self._placeholders = [n for n in nodes if n.op == "placeholder"]
@@ -86,7 +87,9 @@ class Composite:
 
     def _view(self, view: View) -> Callable[[Tensor, list[Any]], Tensor] | None:
         permute, shape, dtype = view.permute, view.shape, view.dtype
-        expand = None if view.expand is None else [None if s is None else self._size.of(s) for s in view.expand]
+        expand = (
+            None if view.expand is None else [None if s is None else self._size.of(s) for s in view.expand]
+        )
         if permute is None and shape is None and expand is None and dtype is None:
             return None
 
@@ -142,7 +145,11 @@ class Composite:
             return None
         (step,) = self.steps
         views = [o.view for o in step.operands] + [v for r in step.results for _, v in r.nodes]
-        if step.column_sizes or any(self._view(v) is not None for v in views) or len(views) != len(step.operands) + 1:
+        if (
+            step.column_sizes
+            or any(self._view(v) is not None for v in views)
+            or len(views) != len(step.operands) + 1
+        ):
             return None
         if self._outputs[0] is not step.results[0].nodes[0][0]:
             return None
@@ -157,6 +164,27 @@ class Composite:
             return lambda *leaves: op(*pick(leaves))
         (place,) = places
         return lambda *leaves: op(leaves[place])
+
+
+class Eager:
+    """Stands for a graph that torch cannot trace: the function itself, counted as the work of torch."""
+
+    steps: tuple[Any, ...] = ()
+    direct = None
+
+    def __init__(self, function: Callable[..., list[Any]], title: str, reason: str) -> None:
+        self.function, self.name = function, f"avo_jit::{title}"
+        self.reasons = [(None, reason)]
+
+    def holds(self, shapes: Sequence[Sequence[int]]) -> bool:
+        return True
+
+    def conditions(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def __call__(self, leaves: Sequence[Any]) -> list[Any]:
+        note_definition(self.name, self.reasons[0][1])
+        return self.function(*leaves)
 
 
 class _Sizes:

@@ -21,7 +21,7 @@ import torch.utils._pytree as pytree
 from ..registry import native_library, note_definition, register_dynamic
 from ..registry.store import KernelStore, default_cache_folder
 from .compilers import CpuCompiler, add_families, add_unit, check_may_compile
-from .composite import Composite
+from .composite import Composite, Eager
 
 if TYPE_CHECKING:
     from ..generator.partition import RegionStep, Step
@@ -46,7 +46,7 @@ class Variant:
     signature: str
     conditions: tuple[str, ...]
     operators: tuple[str, ...]
-    composite: Composite
+    composite: Composite | Eager
 
     def __str__(self) -> str:
         where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
@@ -54,7 +54,10 @@ class Variant:
 
 
 def compile(
-    fn: Callable[..., Any] | None = None, *, example_inputs: Sequence[Any] | None = None, name: str | None = None
+    fn: Callable[..., Any] | None = None,
+    *,
+    example_inputs: Sequence[Any] | None = None,
+    name: str | None = None,
 ) -> Any:
     """A function that computes what ``fn`` does, by one or a few generated kernels.
 
@@ -98,11 +101,12 @@ class CompiledFunction:
         self._fast: dict[Any, Callable[..., Any]] = {}
         self._graphs: dict[Any, list[_Graph]] = {}
         self._example: tuple[Any, ...] | None = None
-        self._opaque: Callable[..., Any] | None = None
+        # One node of its graph to torch.compile. This imports dynamo, as the first trace would.
+        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(*args, **kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
-            return (self._opaque or self._slow)(*args, **kwargs)
+            return self._opaque(*args, **kwargs)
         if kwargs:
             return self._slow(*args, **kwargs)
         # Shapes and dtypes of tensors, types of floats, values of the rest. Only plain tensors enter the table.
@@ -159,10 +163,7 @@ class CompiledFunction:
 
     def _make(self, leaves: Sequence[Any], spec: Any) -> _Graph:
         check_may_compile(f"a graph of {self.name}")
-        made = _Graph(self, leaves, spec)
-        if self._opaque is None:
-            self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(*args, **kwargs))
-        return made
+        return _Graph(self, leaves, spec)
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Make the graph and the kernels for such arguments, without running anything."""
@@ -171,6 +172,42 @@ class CompiledFunction:
             self._graph(leaves, spec).complete()
         if self._example is None and not kwargs:
             self._example = args
+
+    def warmup(self, shapes: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Make and load everything that calls with tensors of these shapes need, by one call of each.
+
+        ``shapes``: for each call the shapes of the tensors, in the order of the arguments. All else is as in the example inputs:
+        dtypes, devices, other arguments, and whether gradients are wanted.
+
+        Raises:
+            ValueError: there are no example inputs, or they have another number of tensors.
+        """
+        if self._example is None:
+            raise ValueError(f"{self.name}.warmup: give example_inputs to compile, or call prepare(...) once")
+        leaves, spec = pytree.tree_flatten((self._example, {}))
+        calls = []
+        for row in shapes:
+            count = sum(isinstance(a, Tensor) for a in leaves)
+            if len(row) != count:
+                raise ValueError(
+                    f"{self.name}.warmup: a call takes {count} tensors, but {len(row)} shapes were given"
+                )
+            given = iter(row)
+            made = [
+                a.new_ones(tuple(next(given))).requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a
+                for a in leaves
+            ]
+            calls.append(pytree.tree_unflatten(made, spec)[0])
+        with batched_kernels():
+            for args in calls:
+                self.prepare(*args)
+        for args in calls:
+            out = [o for o in pytree.tree_leaves(self(*args)) if isinstance(o, Tensor) and o.requires_grad]
+            if out:
+                torch.autograd.grad(
+                    out, [a for a in pytree.tree_leaves(args) if isinstance(a, Tensor) and a.requires_grad],
+                    [torch.ones_like(o) for o in out], allow_unused=True,
+                )  # fmt: skip
 
     # ---- asking about it ----
 
@@ -219,12 +256,14 @@ class _Graph:
         self.regions: list[RegionStep] = [s for s in composite.steps if isinstance(s, RegionStep)]
         self._ready = False
         self._device = leaves[tensors[0]].device.type
-        words = composite.captured.conditions_in_words([self.names[i] for i in tensors])
+        words = composite.conditions([self.names[i] for i in tensors])
         operators = tuple(s.record.name for s in self.regions)
-        self.variant = Variant(_signature(leaves, self.names, self.fixed_floats), tuple(words), operators, composite)
+        self.variant = Variant(
+            _signature(leaves, self.names, self.fixed_floats), tuple(words), operators, composite
+        )
 
-    def _composite(self, leaves: Sequence[Any], spec: Any) -> Composite:
-        from ..generator.capture import capture
+    def _composite(self, leaves: Sequence[Any], spec: Any) -> Composite | Eager:
+        from ..generator.capture import UntraceableError, capture
         from ..generator.partition import partition
         from ..generator.trace import TraceError
 
@@ -247,6 +286,17 @@ class _Graph:
                 [a for a in given if not isinstance(a, Tensor)],
                 names,
             )
+        except UntraceableError as error:
+            if not any(type(a) is float for a in given):
+                args, kwargs = pytree.tree_unflatten(list(leaves), spec)
+                with torch.no_grad():
+                    self.owner.fn(
+                        *args, **kwargs
+                    )  # raises what it raises by itself: for shapes that do not fit, say
+                text = f"avo_ops: {self.owner.name} runs by plain torch operations:\n  {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+                return Eager(flat, self.owner.name, str(error).splitlines()[-1].strip())
+            raise CompileError(str(error)) from None
         except TraceError as error:
             raise CompileError(f"{self.owner.name} cannot be compiled:\n  {error}") from None
         apart: dict[Any, str] = {}
@@ -257,21 +307,27 @@ class _Graph:
                 return Composite(captured, steps, self.owner.name)
             apart |= failed
 
-    def _same_results(self, composite: Composite, leaves: Sequence[Any], spec: Any) -> bool:
+    def _same_results(self, composite: Composite | Eager, leaves: Sequence[Any], spec: Any) -> bool:
         """Whether the dtypes of the results are those with Python's floats."""
+        out = pytree.tree_leaves(self._imagined(leaves, spec))
+        return isinstance(composite, Composite) and composite.result_dtypes() == [
+            o.dtype for o in out if isinstance(o, Tensor)
+        ]
+
+    def _imagined(self, leaves: Sequence[Any], spec: Any) -> Any:
+        """The function's results for tensors that have no values."""
         from torch._subclasses import FakeTensorMode
 
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        with FakeTensorMode(allow_non_fake_inputs=True):
             fakes = [
-                torch.empty(a.shape, dtype=a.dtype, device=a.device) if isinstance(a, Tensor) else a for a in leaves
+                torch.empty_like(a, memory_format=torch.contiguous_format) if isinstance(a, Tensor) else a
+                for a in leaves
             ]
             args, kwargs = pytree.tree_unflatten(fakes, spec)
-            out = pytree.tree_leaves(self.owner.fn(*args, **kwargs))
-        del mode
-        return composite.result_dtypes() == [o.dtype for o in out if isinstance(o, Tensor)]
+            return self.owner.fn(*args, **kwargs)
 
     def holds(self, floats: tuple[float, ...], shapes: Sequence[Any]) -> bool:
-        return (not self.fixed_floats or self.floats == floats) and self.composite.captured.holds(shapes)
+        return (not self.fixed_floats or self.floats == floats) and self.composite.holds(shapes)
 
     def complete(self) -> bool:
         """Load the kernels for the CPU if calls will go there; whether nothing is left to load."""
@@ -311,8 +367,11 @@ class _Graph:
 
 # ---- operators and kernels ----
 
+_SINGLE, _DOUBLE = ("f32", "f16", "bf16"), ("f64",)
+
 _generated: dict[str, Any] = {}  # GeneratedOperator by name
 _loaded: set[str] = set()  # operators whose CPU kernels are loaded
+_batches: list[list[str]] = []
 _kernels_mutex = threading.Lock()
 
 
@@ -329,7 +388,7 @@ def _register(steps: Sequence[Step]) -> dict[Any, str]:
         problem: Exception | None = None
         for differentiate in (True, False):
             try:
-                made = generate_operator(step.record, step.dtypes, differentiate)
+                made = generate_operator(step.record, _DOUBLE if step.double else _SINGLE, differentiate)
                 break
             except TraceError as error:
                 problem = error
@@ -356,7 +415,9 @@ def _host_compiler() -> bool:
         gcc.version()
     except gcc.CompilerError as error:
         warnings.warn(
-            f"avo_ops: compiled functions on the CPU run by plain torch operations: {error}", RuntimeWarning, stacklevel=2
+            f"avo_ops: compiled functions on the CPU run by plain torch operations: {error}",
+            RuntimeWarning,
+            stacklevel=2,
         )
         return False
     return True
@@ -383,12 +444,27 @@ def _computes_in_double(name: str) -> bool:
     return any(dtypes.startswith("f64") for f in families for dtypes in f.variants)
 
 
+@contextlib.contextmanager
+def batched_kernels() -> Iterator[None]:
+    """Within it graphs are made without their CPU kernels, which one call of the compiler then makes for all of them."""
+    names: list[str] = []
+    _batches.append(names)
+    try:
+        yield
+    finally:
+        _batches.remove(names)
+        load_cpu_kernels(names)
+
+
 def load_cpu_kernels(names: Sequence[str]) -> None:
     """Compile, or find in the cache, the CPU kernels of some operators in one library, and load it.
 
     Without a compiler nothing is loaded, after one warning: the definitions run.
     """
     native = native_library.runtime()
+    if _batches:
+        _batches[-1].extend(names)
+        return
     with _kernels_mutex:
         todo = sorted({n for n in names if n not in _loaded and n in _generated})
         if native is None or not todo or not _host_compiler():
@@ -414,7 +490,6 @@ def _outside_of_modes() -> Iterator[None]:
     with (
         _disable_current_modes(),
         temporarily_clear_interpreter_stack(),
-        torch._C.DisableTorchFunctionSubclass(),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch._C._DisableAutocast(),

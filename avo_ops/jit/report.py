@@ -21,11 +21,15 @@ def plan_text(name: str, variants: Sequence[Variant]) -> str:
     for variant in variants:
         where = f" where {' and '.join(variant.conditions)}" if variant.conditions else ""
         lines.append(f"  {variant.signature}{where}")
+        if not variant.composite.steps:
+            lines.append(f"    torch   the whole function: {variant.composite.reasons[0][1]}")
         for step in variant.composite.steps:
             if isinstance(step, RegionStep):
                 operands = ", ".join(f"{o.name}[{o.span or '1'}]" for o in step.operands)
                 results = ", ".join(f"{r.name}[{r.span}]" for r in step.results)
-                lines.append(f"    kernel  {step.record.name}({operands}) -> {results}: {step.record.formula}")
+                lines.append(
+                    f"    kernel  {step.record.name}({operands}) -> {results}: {step.record.formula}"
+                )
             elif step.reason:
                 lines.append(f"    torch   {step.node.target}{_line(step.node)}: {step.reason}")
     return "\n".join(lines)
