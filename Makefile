@@ -4,6 +4,7 @@
 #     make demo       semantic search with a real sentence model, before and after the replacement of its modules
 #     make test       generated sources fresh, build, lint, every test
 #     make build      the libraries and CUDA kernels, in the source tree; rebuilds what changed
+#     make bench      times beside torch and, on a GPU, beside every kernel package that is installed; tables and pictures
 #
 # On a machine whose Python already has torch (a GPU box, perhaps without a package index), use that one and install
 # nothing. ninja and pytest are needed; missing linters and plugins of pytest are done without:
@@ -11,7 +12,8 @@
 #     make test VENV=none PYTHON=/path/to/python3
 #
 # Variables: PYTHON, VENV, PIP_FLAGS (such as an --extra-index-url with CPU builds of torch), PYTEST_FLAGS, WORKERS,
-# MAX_JOBS, AVO_OPS_ARCHS ("sm_90,sm_100", "release" or "none"; default: the GPUs present, or sm_90).
+# MAX_JOBS, AVO_OPS_ARCHS ("sm_90,sm_100", "release" or "none"; default: the GPUs present, or sm_90); BENCH (a folder),
+# BENCH_SECONDS, BENCH_FLAGS (of python -m benchmarks run).
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -35,12 +37,18 @@ CLANG_FORMAT := $(VENV)/bin/clang-format
 have = $(1)
 endif
 
+BENCH ?= build/bench
+BENCH_SECONDS ?= 540
+# All of it takes ten minutes of a GPU, and an hour of two CPU cores: there, a part.
+BENCH_FLAGS ?= $(shell $(PY) -c "import torch; print('' if torch.cuda.is_available() else \
+  '--shapes 1x4096,64x768,2048x1024 --implementations avo,eager')")
+
 LINTED := avo_ops tests tools examples benchmarks setup.py
 PIP := $(PY) -m pip install --disable-pip-version-check -q $(PIP_FLAGS)
 # Named empty: avo_ops then registers no operator, for it may be this command that makes them.
 GENERATE := AVO_OPS_GENERATED= $(PY) -m avo_ops generate
 
-.PHONY: build demo test check lint generate check-generated clean
+.PHONY: build bench demo test check lint generate check-generated clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -57,6 +65,22 @@ check: build $(DEMO_TOOLS)
 
 PYTEST_PLUGINS = $(if $(call have,xdist),-n $(WORKERS) --dist loadgroup) \
   $(if $(call have,pytest_cov),--cov --cov-report=term)
+
+bench: build
+	$(PY) -m benchmarks run --out $(BENCH)/results.jsonl --seconds $(BENCH_SECONDS) $(BENCH_FLAGS)
+	$(PY) -m benchmarks report $(BENCH)/results.jsonl --out $(BENCH)
+	@echo "$$BENCH_HELP"
+
+define BENCH_HELP
+
+Given again, this goes on where it stopped: what $(BENCH)/results.jsonl has is not measured again. BENCH=folder begins anew.
+  BENCH_FLAGS="--ops layer_norm --dtypes float32"    a part; $(PY) -m benchmarks run --help lists the flags
+  pip install liger-kernel quack-kernels matplotlib  more peers on a GPU, and the pictures of the report
+  $(PY) -m benchmarks compare BEFORE AFTER  regressions beyond the spread between two results.jsonl
+  $(PY) -m benchmarks calls | accuracy      CPU time of small calls; errors against float64
+  $(PY) -m benchmarks tune --help           the search behind the schedules
+endef
+export BENCH_HELP
 
 lint: $(TOOLS)
 ifneq ($(call have,ruff),)

@@ -243,7 +243,7 @@ def present_archs() -> list[str]:
 
 
 def build_kernels() -> list[Path]:
-    """Compile the families that are out of date for the wanted archs. All cubins, relative to build/kernels."""
+    """Compile the units that are out of date for the wanted archs. All cubins, relative to build/kernels."""
     build, nvrtc = generator_module("build"), generator_module("nvrtc")
     archs = build.archs_to_build(present=present_archs)
     if not archs:
@@ -265,14 +265,12 @@ def build_kernels() -> list[Path]:
     jobs = int(os.environ.get("MAX_JOBS") or len(os.sched_getaffinity(0)))
     totals = build.compile_all(plan, GENERATED, KERNELS, archs, jobs=jobs, progress=progress)
     print(
-        f"CUDA kernels: {totals['variants']} variants in {totals['families']} modules, {totals['compiled']} compiled "
+        f"CUDA kernels: {totals['variants']} variants in {totals['units']} modules, {totals['compiled']} compiled "
         f"in {totals['seconds']} s, {totals['bytes'] / 1e6:.1f} MB",
         flush=True,
     )
     return [
-        Path(arch) / f"{family}.{'cubin' if arch.startswith('sm_') else 'ptx'}"
-        for arch in archs
-        for family in plan["families"]
+        Path(arch) / build.file_name(unit.name, arch) for arch in archs for unit in build.packaged_units(plan)
     ]
 
 

@@ -1,63 +1,212 @@
-"""What is timed: each operator with its inputs, the bytes that it must move, and the same math by its torch twin."""
+"""What is timed: every operator of the catalogue with its inputs, and the fewest bytes that a call can move.
+
+All of it comes from the record and the generator's plan: an operator that is added to the catalogue is timed as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
-from avo_ops.definitions import CATALOGUE
+from avo_ops.definitions import CATALOGUE, OpDef
+from avo_ops.registry.plan import Operator, generated_folder, load_plan, operator_from_json
 
+from .accuracy import calls, twin_of
 
-@dataclass(frozen=True)
-class Workload:
-    """One operator at (M, N). ``passes``: how many (M, N) tensors the forward and the backward must move at least."""
+Tensor = torch.Tensor
 
-    op: str
-    passes: tuple[int, int]
-    columns: int  # parameters of N elements
-    arguments: Callable[[int, int, torch.dtype], list[Any]]
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+DIRECTIONS = ("forward", "backward", "both")
+LAYOUTS = ("contiguous", "sliced", "offset")
 
-    def make(self, m: int, n: int, dtype: torch.dtype) -> list[Any]:
-        """Fresh random arguments; tensors require grad."""
-        return [a.requires_grad_() if isinstance(a, torch.Tensor) else a for a in self.arguments(m, n, dtype)]
-
-    def bytes(self, m: int, n: int, dtype: torch.dtype, backward: bool) -> int:
-        """The fewest bytes that the call can move."""
-        return self.passes[backward] * m * n * dtype.itemsize + self.columns * n * dtype.itemsize
-
-    def avo(self) -> Callable[..., Any]:
-        return getattr(torch.ops.avo, self.op)  # type: ignore[no-any-return]
-
-    def eager(self) -> Callable[..., Any]:
-        return TWINS[self.op]
-
-
-TWINS: dict[str, Callable[..., Any]] = {r.name: r.twin for r in CATALOGUE if r.twin is not None}
-
-
-def _rows(m: int, n: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(m, n, device="cuda", dtype=dtype)
-
-
-def _columns(n: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(n, device="cuda", dtype=dtype)
-
-
-WORKLOADS = (
-    Workload("gelu", (2, 3), 0, lambda m, n, t: [_rows(m, n, t)]),
-    Workload("silu", (2, 3), 0, lambda m, n, t: [_rows(m, n, t)]),
-    Workload("bias_gelu", (2, 3), 1, lambda m, n, t: [_rows(m, n, t), _columns(n, t)]),
-    Workload("layer_norm", (2, 3), 2, lambda m, n, t: [_rows(m, n, t), [n], _columns(n, t), _columns(n, t)]),
-    Workload("rms_norm", (2, 3), 1, lambda m, n, t: [_rows(m, n, t), [n], _columns(n, t)]),
-    Workload(
-        "add_layer_norm",
-        (4, 4),
-        2,
-        lambda m, n, t: [_rows(m, n, t), _rows(m, n, t), [n], _columns(n, t), _columns(n, t)],
+_SMALL = ((1, 4096), (64, 4096), (512, 1024))
+SHAPES = {
+    "flat": (*_SMALL, *((8192, n) for n in (768, 1024, 2048, 4096, 4097, 8192, 16384))),
+    "rows": (
+        *_SMALL,
+        *((8192, n) for n in (768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 12288, 16384)),
+        *((32768, 1024), (32768, 4096), (8192, 1000), (8192, 4097)),
+        *((2048, 50257), (1024, 65536), (512, 131072)),
     ),
-    Workload("softmax", (2, 3), 0, lambda m, n, t: [_rows(m, n, t), -1]),
-)
+    "loss": (*_SMALL, (8192, 4096), (8192, 32768), (8192, 50257), (4096, 128256)),
+}  # fmt: skip
+CPU_SHAPES = ((1, 4096), (64, 768), (2048, 1024), (8192, 4096))
+
+
+@lru_cache(maxsize=1)
+def _operators() -> dict[str, Operator]:
+    folder = generated_folder()
+    assert folder is not None
+    return {entry["name"]: operator_from_json(entry) for entry in load_plan(folder)["operators"]}
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """One operator at (M, N) with every optional tensor there.
+
+    ``call``: its arguments by name, a shape for a tensor. Forward means a training forward, which saves what the backward
+    needs; backward the backward alone, with the gradients of all arguments; both one after the other.
+    """
+
+    name: str
+    record: OpDef
+    m: int
+    n: int
+    call: dict[str, Any]
+
+    @property
+    def operator(self) -> Operator:
+        return _operators()[self.record.name]
+
+    @property
+    def avo(self) -> Callable[..., Any]:
+        return getattr(torch.ops.avo, self.record.name)  # type: ignore[no-any-return]
+
+    @property
+    def twin(self) -> Callable[..., Any] | None:
+        return twin_of(self.record) if self.record.twin is not None else None
+
+    @cached_property
+    def kind(self) -> str:
+        """The class of its shapes: flat (knows no rows), rows, or loss (no result is as large as an operand)."""
+        if self.record.columns.rule == "flat":
+            return "flat"
+        public = self.operator.public
+        return "rows" if any(r.span == "MN" for r in public.returns) else "loss"
+
+    def arguments(
+        self, make: Callable[[tuple[int, ...], bool], Tensor], differentiable: bool = True
+    ) -> list[Any]:
+        """The arguments in the schema's order. ``make(shape, primary)`` makes a tensor, primary if of shape (M, N)."""
+        found = []
+        for value in self.call.values():
+            if isinstance(value, tuple):
+                value = make(value, value == (self.m, self.n))
+                value.requires_grad_(differentiable)
+            found.append(value)
+        return found
+
+    def bytes(self, direction: str, dtype: torch.dtype) -> int:
+        """The fewest bytes that a call can move: each tensor it reads or writes once, saved row statistics left out."""
+        operator = self.operator
+        public, backward = operator.public, operator.backward
+        values = self.arguments(lambda shape, _: torch.empty(shape, dtype=dtype, device="meta"), False)
+        outs = as_tuple(self.avo(*values))
+        results = [r.name for r in public.returns]
+        read = _read(public, values, dict(zip((a.name for a in public.arguments), values, strict=True)))
+        if direction == "forward":
+            return _size(read.values()) + _size(outs)
+        if backward is None:
+            raise ValueError(f"{self.name} has no backward")
+        internal = [None] * (len(operator.forward.returns) - len(outs))
+        incoming = self.backward_values(values, [*outs, *internal], outs)
+        # What each tensor of the backward op is in the terms of the public one.
+        own = [f"gradient {r}" for r in results]
+        for kind, i in operator.saved:
+            saved = operator.forward.returns if kind == "return" else public.arguments
+            own.append(saved[i].name)
+        tensors = dict(
+            zip((a.name for a in backward.arguments), zip(own, incoming, strict=False), strict=False)
+        )
+        needed = dict(_read(backward, incoming, tensors).values())
+        gradients = {p: v for v, p in zip(values, operator.gradients, strict=True) if p is not None}
+        if direction == "backward":
+            return _size(needed.values()) + _size(gradients.values())
+        # Neither an argument nor a result need be read for a second time.
+        once = {**read, **{name: v for name, v in needed.items() if name not in results}}
+        return _size(once.values()) + _size(outs) + _size(gradients.values())
+
+    def backward_values(self, values: Sequence[Any], outs: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+        """The arguments of the backward op, all gradients wanted.
+
+        ``values``: those of the public op; ``outs``: all returns of the forward op; ``grads``: of the public results.
+        """
+        operator = self.operator
+        assert operator.backward is not None
+        saved = [values[i] if kind == "arg" else outs[i] for kind, i in operator.saved]
+        numbers = [v for v, a in zip(values, operator.public.arguments, strict=True) if a.kind != "tensor"]
+        return [*grads, *saved, *numbers, [True] * len(operator.backward.returns)]
+
+
+def _read(op: Any, values: Sequence[Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    """Those of ``tensors`` that the case of a call reads."""
+    case = op.case(values)
+    wanted = [r.name for r, there in zip(op.returns, case.returned, strict=True) if there]
+    loads = case.expression.loads(wanted)
+    return {name: v for name, v in tensors.items() if name in loads}
+
+
+def _size(tensors: Iterable[Any]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, Tensor))
+
+
+def as_tuple(value: Any) -> tuple[Tensor, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def leaves_of(values: Iterable[Any]) -> list[Tensor]:
+    return [v for v in values if isinstance(v, Tensor) and v.requires_grad]
+
+
+def workloads(m: int, n: int) -> dict[str, Workload]:
+    """The whole catalogue at (M, N), by name: one for each choice of an operator that has several ("gelu_tanh")."""
+    found = {}
+    for record in CATALOGUE:
+        for name, call in calls(record, m, n):
+            key = name.replace(" ", "_")
+            found[key] = Workload(key, record, m, n, call)
+    return found
+
+
+def shapes_of(workload: Workload, device: str) -> tuple[tuple[int, int], ...]:
+    return SHAPES[workload.kind] if device == "cuda" else CPU_SHAPES
+
+
+class Arena:
+    """Tensors of random numbers cut from a few large ones, so that inputs cost neither allocation nor generation.
+
+    Every tensor starts at a multiple of 256 elements, and no two overlap until ``reset``.
+    """
+
+    _CHUNK = 1 << 26
+
+    def __init__(self, device: str, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+        self._chunks: list[Tensor] = []
+        self._chunk = self._used = 0
+
+    def reset(self) -> None:
+        """Take everything back."""
+        self._chunk = self._used = 0
+
+    def refill(self) -> None:
+        """Random numbers anew: an implementation may have written to its inputs."""
+        for chunk in self._chunks:
+            chunk.normal_()
+
+    def take(self, shape: Sequence[int], layout: str = "contiguous") -> Tensor:
+        """``sliced``: the first third of rows three times as long, as q of a packed projection; ``offset``: by one element."""
+        if layout == "sliced":
+            return self.take((*shape[:-1], 3 * shape[-1]))[..., : shape[-1]].detach()
+        if layout == "offset":
+            return self.take((math.prod(shape) + 1,))[1:].view(*shape).detach()
+        size = math.prod(shape)
+        while self._chunk < len(self._chunks) and self._used + size > self._chunks[self._chunk].numel():
+            self._chunk, self._used = self._chunk + 1, 0
+        if self._chunk == len(self._chunks):
+            small = self._CHUNK if self.device == "cuda" else 1
+            self._chunks.append(torch.randn(max(size, small), device=self.device, dtype=self.dtype))
+        begin = self._used
+        self._used += -(-size // 256) * 256
+        return self._chunks[self._chunk][begin : begin + size].view(*shape).detach()

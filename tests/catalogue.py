@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,83 @@ import torch
 
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
 from avo_ops.definitions import CATALOGUE, OpDef
+from avo_ops.registry.plan import generated_folder, load_plan
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 RECORDS = {r.name: r for r in CATALOGUE}
+FOLDER = generated_folder()
+assert FOLDER is not None
+OPERATORS: dict[str, Any] = {o["name"]: o for o in load_plan(FOLDER)["operators"]}
+FAMILIES: dict[str, Any] = load_plan(FOLDER)["families"]
+
+
+def structure(name: str) -> str:
+    """All that the plan says of an operator but its math and its names: equal for operators that only compute another formula."""
+    operator = OPERATORS[name]
+    public = [a["name"] for a in operator["ops"][0]["args"]]
+
+    def place(names: str) -> list[int]:
+        return [public.index(n) if n in public else -1 for n in names.split("|")]
+
+    def of_family(step: dict[str, Any]) -> Any:
+        family = FAMILIES[step["family"]]
+        tiles = {
+            dtypes: [[v[k] for k in v if k not in ("symbol", "instantiate", "unit")] for v in rows]
+            for dtypes, rows in family["variants"].items()
+        }
+        return [
+            family["class"],
+            family["sums"],
+            [v["unit"] is None for rows in family["variants"].values() for v in rows],
+            tiles,
+            sorted(p[0] for p in step["params"]),
+        ]
+
+    def of_case(case: dict[str, Any]) -> Any:
+        cpu = case["cpu"] or {"class": "", "operands": [], "scalars": [], "sums": [], "buffers": 0}
+        return [
+            case["key"], case["returns"], cpu["class"], *(len(cpu[k]) for k in ("operands", "scalars", "sums")),
+            cpu["buffers"],
+            [[a["when"], a["limit"], a["min_arch"], [of_family(s) for s in a["steps"]]] for a in case["cuda"]],
+        ]  # fmt: skip
+
+    ops = [
+        [
+            op["columns"], op["primary"],
+            [{k: len(v) if k == "choices" else v for k, v in a.items() if k != "name"} for a in op["args"]],
+            [[r["span"], place(r["dtype"])] for r in op["returns"]],
+            [of_case(case) for case in op["cases"]],
+        ]
+        for op in operator["ops"]
+    ]  # fmt: skip
+    rules = operator["autograd"]
+    saved = [[s["kind"], public.index(s["name"]) if "name" in s else s["index"]] for s in rules["saved"]]
+    gradients = [[public.index(n), i] for n, i in rules["gradients"].items()]
+    return json.dumps([ops, saved, gradients], sort_keys=True)
+
+
+def representatives() -> list[str]:
+    """One operator of each structure, that of the longest formula: for what does not depend on the formula."""
+
+    def length(name: str) -> int:
+        return sum(len(c["expression"]["nodes"]) for op in OPERATORS[name]["ops"] for c in op["cases"])
+
+    longest: dict[str, str] = {}
+    for name in sorted(RECORDS, key=length):
+        longest[structure(name)] = name
+    return [name for name in RECORDS if name in longest.values()]
+
+
+REPRESENTATIVES = representatives()
+OTHERS = [name for name in RECORDS if name not in REPRESENTATIVES]
+
+
+def saves_a_result(name: str) -> bool:
+    """Whether the backward starts from a rounded result of the size of the input."""
+    public, returns = OPERATORS[name]["ops"][0]["returns"], OPERATORS[name]["autograd"]["saved"]
+    return any(s["kind"] == "return" and s["index"] < len(public) for s in returns)
+
 
 # Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
 RELATIVE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
@@ -101,6 +175,13 @@ def schema_names(record: OpDef) -> list[str]:
     return [a.name for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments]
 
 
+def number(record: OpDef, name: str) -> float:
+    """A value of a float argument: its default, and a larger eps than that, so that rows of a few numbers vary more than it."""
+    schema = torch._C.parse_schema(f"avo::{record.name}{record.schema}")
+    (default,) = [a.default_value for a in schema.arguments if a.name == name]
+    return 1e-3 if name == "eps" else float(default)
+
+
 def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
     """One call of (m, n) for each pattern of the record: shapes for tensors, plain values otherwise."""
     found: list[dict[str, Any]] = [{}]
@@ -118,7 +199,7 @@ def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
         elif kind == "str":
             options = list(record.choices[a.name])
         elif kind in ("float", "Optional[float]"):
-            options = [1e-3]
+            options = [number(record, a.name)]
         else:
             raise AssertionError(kind)
         found = [{**c, a.name: o} for c in found for o in options]

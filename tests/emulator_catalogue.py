@@ -11,25 +11,33 @@ environment of avo_ops.testing.sanitizer_environment() the sanitizers watch.
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from catalogue import LAYOUTS, RECORDS, RELATIVE, as_tuple, assert_close
+from catalogue import (
+    FAMILIES,
+    LAYOUTS,
+    OPERATORS,
+    OTHERS,
+    RECORDS,
+    RELATIVE,
+    REPRESENTATIVES,
+    as_tuple,
+    assert_close,
+    number,
+    saves_a_result,
+)
 
 import avo_ops
 from avo_ops import testing
 from avo_ops.registry import native_library
 from avo_ops.registry.native import CudaTarget
 
-PLAN = json.loads((Path(__file__).resolve().parent.parent / "generated" / "plan.json").read_text())
-OPERATORS = {operator["name"]: operator for operator in PLAN["operators"]}
-FAMILIES = PLAN["families"]
+RECORD_OF = {op["name"]: RECORDS[name] for name, entry in OPERATORS.items() for op in entry["ops"]}
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
@@ -93,7 +101,10 @@ class Call:
                 case "mask":
                     found[arg["name"]] = [bool(next(key)) for _ in range(arg["length"])]
                 case kind:
-                    found[arg["name"]] = {"ints": [n], "int": -1, "float": 1e-3}[kind]
+                    plain = {"ints": [n], "int": -1}
+                    found[arg["name"]] = (
+                        number(RECORD_OF[self.op["name"]], arg["name"]) if kind == "float" else plain[kind]
+                    )
         return found
 
     def run(self, arguments: dict[str, Any]) -> tuple[torch.Tensor | None, ...]:
@@ -128,7 +139,7 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
         end
         for family in call.families()
         for v in pair.variants(family)
-        for end in (v["max_n"], v["exact"])
+        for end in (v["max_n"], v["exact"] if v["exact"] != "chunks" else v["max_n"] - v["vec"])
         if end is not None and end < 2**20
     }
     found = set(SMALL)
@@ -279,7 +290,8 @@ class Operator:
             # One result is computed from the other as that is stored.
             coarse = RELATIVE[pair.of("MN")] if len(self.record.results) > 1 else 0.0
             roundings = base * max(1.0, coarse / RELATIVE[pair.of(result["span"])])
-            scale, floor = (4 * roundings, 100.0 if n <= 3 else 0.1) if is_backward else (roundings, 0.0)
+            gradient = (8 if saves_a_result(self.name) else 4) * roundings
+            scale, floor = (gradient, 100.0 if n <= 3 else 0.1) if is_backward else (roundings, 0.0)
             floor += torch.finfo(pair.of(result["span"])).tiny  # below it a rounding is absolute
             assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
 
@@ -307,13 +319,52 @@ def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
     assert not missing, f"{name}: kernels that no width reached: {sorted(missing)}"
 
 
+def formula_calls(name: str) -> list[Call]:
+    """The cases of an operator, each with the first alternative alone."""
+    return [
+        Call(op, {**case, "cuda": case["cuda"][:1]})
+        for op in OPERATORS[name]["ops"][1:]
+        for case in op["cases"]
+        if case["cuda"]
+    ]
+
+
+def check_formula(name: str, pairs: Sequence[Pair]) -> int:
+    """Runs the kernels of an operator's usual calls at two widths; how many calls."""
+    operator, count = Operator(name), 0
+    if not any(arg.get("span") == "N" for arg in operator.public["args"]):
+        pairs = [pair for pair in pairs if pair.x == pair.w]
+    for pair, call, n in itertools.product(pairs, formula_calls(name), (7, 300)):
+        kernels = {family for family, _ in call.steps(n, pair, "contiguous", ARCHS[0])}
+        assert kernels <= call.families(), f"{name}: the first alternative does not serve N={n}"
+        operator.check(call, n, pair, ARCHS[0], RUNS[:1])
+        count += 1
+    return count
+
+
+def wanted_families() -> list[str]:
+    """What the checks run: all families of the representatives, and of the others the first alternatives'."""
+    calls = [
+        Call(op, case) for name in REPRESENTATIVES for op in OPERATORS[name]["ops"] for case in op["cases"]
+    ]
+    calls += [call for name in OTHERS for call in formula_calls(name)]
+    return sorted({family for call in calls for family in call.families()})
+
+
 def main(args: Sequence[str]) -> None:
     torch.set_grad_enabled(False)
     torch.set_num_threads(1)
     if args[0] == "--compile":
-        start = time.perf_counter()
-        testing.compile_kernels(FAMILIES)
-        print(f"{len(FAMILIES)} families in {time.perf_counter() - start:.0f} s")
+        start, families = time.perf_counter(), wanted_families()
+        testing.compile_kernels(families)
+        print(f"{len(families)} families in {time.perf_counter() - start:.0f} s")
+        return
+    if args[0] == "--formulas":
+        for name in OTHERS:
+            print(
+                f"{name}: {check_formula(name, [Pair(*pair.split(',')) for pair in args[1:]])} calls",
+                flush=True,
+            )
         return
     for line in check_operator(args[0], [Pair(*pair.split(",")) for pair in args[1:]]):
         print(line, flush=True)

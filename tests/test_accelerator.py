@@ -62,7 +62,7 @@ def test_the_registrations_without_it():
         capture_output=True,
         text=True,
     )  # fmt: skip
-    assert result.returncode == 0, result.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_it_can_be_switched_off():

@@ -120,7 +120,7 @@ def test_corpus_in_float64(names: list[str]) -> None:
         check(CORPUS[name].fn, compiled, inputs, CORPUS[name].gradients)
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "swiglu", "mse", "batch_norm_train", "outer_product"])
+@pytest.mark.parametrize("name", ["rms_norm", "swiglu", "outer_product"])
 def test_corpus_in_the_emulator(name: str) -> None:
     compiled = avo_ops.compile(CORPUS[name].fn, name=name)
     avo_ops.reset_stats()

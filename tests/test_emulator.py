@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from catalogue import RECORDS
+from catalogue import OTHERS, REPRESENTATIVES
 
 import avo_ops
 from avo_ops import testing
@@ -378,7 +378,7 @@ for fill in (0xFF, 0x5A):
 
 @pytest.fixture(scope="module")
 def compiled() -> None:
-    """All families under the sanitizers, several at once; the tests that follow find them in the cache."""
+    """Families under the sanitizers, several at once; the tests that follow find them in the cache."""
     result = run_sanitized("tests/emulator_catalogue.py", "--compile")
     assert result.returncode == 0, result.stderr[-4000:]
 
@@ -393,7 +393,7 @@ def families_of(name: str) -> int:
 # The long ones first and in parts, so that no worker waits for another at the end.
 PARTS = [
     (name, *PAIRS[part::parts])
-    for name in sorted(RECORDS, key=families_of, reverse=True)
+    for name in sorted(REPRESENTATIVES, key=families_of, reverse=True)
     for parts in [1 + families_of(name) // 15]
     for part in range(parts)
 ]
@@ -408,7 +408,15 @@ def test_every_kernel_of_the_catalogue(part: tuple[str, ...]) -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("name", RECORDS)
+def test_operators_that_differ_in_their_formula_alone() -> None:
+    result = run_sanitized("tests/emulator_catalogue.py", "--formulas", *PAIRS, timeout=1200)
+    print(result.stdout)
+    assert result.returncode == 0, result.stderr[-4000:]
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == OTHERS
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AVO_OPS_FUZZ_EMULATED", "1")
     monkeypatch.setenv("AVO_OPS_FUZZ_CASES", os.environ.get("AVO_OPS_FUZZ_EMULATED_CASES", "500"))

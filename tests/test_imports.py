@@ -16,7 +16,8 @@ PACKAGE = "avo_ops"
 RULES: dict[str, tuple[str, ...]] = {
     "avo_ops.definitions": ("torch",),
     # The record says what an operator is; which operators there are is an argument.
-    "avo_ops.generator": ("torch", "avo_ops.definitions.record", "avo_ops.definitions.primitives"),
+    # sympy is what torch states symbolic sizes in.
+    "avo_ops.generator": ("torch", "sympy", "avo_ops.definitions.record", "avo_ops.definitions.primitives"),
     "avo_ops.registry": ("torch", "avo_ops.definitions"),  # and the generator's results, which are files
     "avo_ops.nn": ("torch", "avo_ops.registry"),
     "avo_ops.jit": ("torch", "avo_ops.generator", "avo_ops.registry"),
@@ -26,7 +27,8 @@ RULES: dict[str, tuple[str, ...]] = {
     # These run while the package is built, where torch need not be importable.
     "avo_ops.generator.build": ("avo_ops.generator.nvrtc",),
     "avo_ops.generator.nvrtc": (),
-    "avo_ops.generator.emulator": ("avo_ops.generator.build",),
+    "avo_ops.generator.gcc": ("avo_ops.generator.build",),
+    "avo_ops.generator.emulator": ("avo_ops.generator.build", "avo_ops.generator.gcc"),
     # Below the trace everything is our own graph.
     "avo_ops.generator.simplify": ("avo_ops.generator",),
     "avo_ops.generator.schedule": ("avo_ops.generator",),

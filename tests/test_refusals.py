@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from catalogue import DEVICES, RECORDS, as_tuple, build, calls
+from catalogue import DEVICES, RECORDS, REPRESENTATIVES, as_tuple, build, calls
 from torch._subclasses import FakeTensorMode
 
 import avo_ops
@@ -22,7 +22,7 @@ from avo_ops.registry.plan import Op, generated_folder, load_plan, operator_from
 FOLDER = generated_folder()
 assert FOLDER is not None
 OPERATORS = {d["name"]: operator_from_json(d) for d in load_plan(FOLDER)["operators"]}
-OPS = {op.name: (name, op) for name, o in OPERATORS.items() for op in o.ops}
+OPS = {op.name: (name, op) for name in REPRESENTATIVES for op in OPERATORS[name].ops}
 
 WRONG_DTYPES = [
     torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e8m0fnu

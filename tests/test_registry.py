@@ -21,6 +21,7 @@ import pytest
 import torch
 import torch._inductor.utils
 import torch.nn.functional as F
+from catalogue import REPRESENTATIVES
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import avo_ops
@@ -116,8 +117,9 @@ class Call:
         return f"{self.record.name}{self.record.samples.index(self.sample)}"
 
 
-CALLS = [Call(record, sample) for record in CATALOGUE for sample in record.samples]
-FIRST = [Call(record, record.samples[0]) for record in CATALOGUE]
+# What registration does depends on the structure of an operator, not on its formula.
+CALLS = [Call(RECORDS[name], sample) for name in REPRESENTATIVES for sample in RECORDS[name].samples]
+FIRST = [Call(RECORDS[name], RECORDS[name].samples[0]) for name in REPRESENTATIVES]
 calls = pytest.mark.parametrize("call", CALLS, ids=str)
 first = pytest.mark.parametrize("call", FIRST, ids=str)
 by_name = {c.record.name: c for c in reversed(CALLS)}
@@ -267,6 +269,8 @@ def backward_inputs(call: Call, args: list[Any]) -> list[Any]:
     with torch.no_grad():
         results = as_tuple(call.forward(*args))
     count = len(operator.public.returns)
+    # Off the kink where results lie, such as the zeros of relu.
+    results = (*(r + 0.1 for r in results[:count]), *results[count:])
     saved = [args[i] if kind == "arg" else results[i] for kind, i in operator.saved]
     plain = [args[i] for i, kind in enumerate(call.kinds) if kind != "tensor"]
     return [

@@ -207,7 +207,16 @@ def alternative(when: str, *steps: dict[str, Any], limit: Any = None, min_arch: 
 
 
 def variant(symbol: str, **changes: Any) -> dict[str, Any]:
-    plain = {"min_n": 1, "max_n": 1 << 40, "exact": None, "block": 128, "rows": 1, "vec": 8, "cols": 0}
+    plain = {
+        "min_n": 1,
+        "max_n": 1 << 40,
+        "exact": None,
+        "unit": None,
+        "block": 128,
+        "rows": 1,
+        "vec": 8,
+        "cols": 0,
+    }
     return {"symbol": symbol, **plain, "persist": 0, "cluster": 1, "smem": 0, **changes}
 
 
@@ -1488,13 +1497,13 @@ def log(*words):
     ctypes.CDLL(None).fflush(None)
     print(*words, flush=True)
 
-def resolve(family, arch, path, size):
-    log("resolve", family.decode(), arch)
-    if family == b"scale_flat":
+def resolve(unit, arch, path, size):
+    log("resolve", unit.decode(), arch)
+    if unit == b"scale_flat":
         library.avo_forget_failed_kernels()  # hangs if the runtime held its lock
-    if family == b"nowhere":
+    if unit == b"nowhere":
         return 0
-    name = (folder + ("/damaged" if family == b"damaged" else "/cubin")).encode() + b"\\0"
+    name = (folder + ("/damaged" if unit == b"damaged" else "/cubin")).encode() + b"\\0"
     ctypes.memmove(path, name, len(name))
     return 1
 
@@ -1555,9 +1564,15 @@ def launches(runtime: Runtime, folder: Path, *calls: str, ptx_version: int = 90)
         "missing": family("flat", {"f32": [variant("missing_f32")]}),
         "broken": family("flat", {"f32": [variant("broken_f32")]}),
         "wide": family("flat", {"f32": [wide]}),
+        "rare": family(
+            "flat", {"f32": [variant("rare_f32")], "f64": [variant("rare_f64", unit="rare__f64")]}
+        ),
     }
     ops = [SCALE, sum_op("sums", "row")]
-    ops += [one_step_op(f"op_{name}", name) for name in ("nowhere", "damaged", "missing", "broken", "wide")]
+    ops += [
+        one_step_op(f"op_{name}", name)
+        for name in ("nowhere", "damaged", "missing", "broken", "wide", "rare")
+    ]
     (folder / "table").write_text(native.table_text({"name": "all", "ops": ops}, families, SPACE))
     (folder / "calls").write_text("\n".join(calls) + "\n")
     command = [sys.executable, "-c", FAKE_SESSION, str(folder), str(runtime.native.path)]
@@ -1690,6 +1705,13 @@ def test_families_that_cannot_be_had_fall_to_the_definition(runtime: Runtime, fa
     assert missing[4].startswith(f"dispatch {SPACE}::op_missing.definition") and missing[-1] == "live 0"
     assert [text.split()[0] for text in missing_again] == ["kernel", "dispatch", "result", "live"]
     assert dtype[0].startswith(f"dispatch {SPACE}::scale.definition") and dtype[-1] == "live 0"
+
+
+def test_the_cubin_of_a_variant_is_that_of_its_unit(runtime: Runtime, fakes: Path) -> None:
+    single, double, again = launches(runtime, fakes, *(f"7 0 {dtype} 8 64 64 0" for dtype in (F32, F64, F32)))
+    assert single[1:4] == ["resolve rare 90", "load cubin", "kernel rare_f32"]
+    assert double[:3] == ["resolve rare__f64 90", "load cubin", "kernel rare_f64"]
+    assert not [text for text in again if text.startswith(("resolve", "load", "kernel"))]
 
 
 def test_a_launch_that_fails_names_operator_and_kernel(runtime: Runtime, fakes: Path) -> None:

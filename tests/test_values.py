@@ -22,8 +22,8 @@ def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
         for dtype in DTYPES:
             for line in measure(record, called, call, dtype, range_name, device):
                 slack = 2.0 if dtype == torch.float32 else 0.2
-                assert line.avo.wrong <= line.eager.wrong, line
-                if not line.eager.wrong:
+                assert line.avo.wrong <= line.eager.wrong + line.eager.lost, line
+                if not line.eager.wrong and not line.avo.wrong:
                     assert line.avo.max <= 4 * line.eager.max + slack, line
                     assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
 
@@ -57,6 +57,11 @@ def test_where_eager_is_wrong(device: str) -> None:
     # A row of one value has the normal form 0, whatever its mean was rounded to.
     x = torch.full((2, 4097), 1000.1, device=device)
     assert not avo.layer_norm(x, [4097]).any()
+    # A square beyond the range of float32 makes a row vanish, and no NaN of it.
+    x = torch.randn(2, 1024, device=device)
+    for large in (1e20, 1e30, 1e38):
+        x[0, 5] = large
+        assert not avo.layer_norm(x, [1024])[0].any() and avo.layer_norm(x, [1024])[1].any()
     # Large entries lie close together: the softmax is that of their exact differences.
     x = torch.tensor([[1e7, 1e7 + 1, 1e7 - 2]], device=device)
     same(avo.softmax(x, -1), torch.softmax(x.double(), -1))

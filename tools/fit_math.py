@@ -88,6 +88,13 @@ NDTR_SCALE, NDTR_SCALE_ROUGH = mpf("0.265625"), mpf("0.375")
 NDTR_END = mpf("14.5")
 
 
+def ndtr_near(t: mpf) -> mpf:
+    if t < mpf("1e-12"):
+        return (1 - t / 6) / mp.sqrt(2 * mp.pi)
+    x = mp.sqrt(t)
+    return (mp.ncdf(x) - mpf("0.5")) / x
+
+
 def ndtr_fit(name: str, scale: mpf, degree: int, what: str) -> Fit:
     def ratio(k: mpf) -> mpf:
         x = (1 / k - 1) / scale
@@ -179,6 +186,16 @@ def catalogue() -> list[Fit]:
             erfc_ratio,
             lambda k: 1 / erfc_ratio(k),
             1 / (1 + ERFC_SCALE * ERFC_END),
+            mpf(1),
+            6,
+            True,
+        ),
+        Fit(
+            "NDTR_NEAR_F32",
+            "Phi(x) = 1/2 + x P(x^2), |x| <= 1; relative to Phi(-|x|)",
+            ndtr_near,
+            lambda t: mp.sqrt(t) / mp.ncdf(-mp.sqrt(t)) + mpf("1e-3"),
+            mpf(0),
             mpf(1),
             6,
             True,

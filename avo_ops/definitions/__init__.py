@@ -1,8 +1,13 @@
 """What the operators compute: one module a family, math only. ``CATALOGUE`` lists every record."""
 
-from . import activations, normalization, softmax
+from . import activations, bias, normalization, softmax
 from .record import FLAT, LAST, Columns, OpDef, Sample, along, trailing
 
-CATALOGUE: tuple[OpDef, ...] = (*activations.CATALOGUE, *normalization.CATALOGUE, *softmax.CATALOGUE)
+CATALOGUE: tuple[OpDef, ...] = (
+    *activations.CATALOGUE,
+    *bias.CATALOGUE,
+    *normalization.CATALOGUE,
+    *softmax.CATALOGUE,
+)
 
 __all__ = ["CATALOGUE", "FLAT", "LAST", "Columns", "OpDef", "Sample", "along", "trailing"]

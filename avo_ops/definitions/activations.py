@@ -1,13 +1,129 @@
-"""Pointwise activations, alone and with a bias."""
+"""Pointwise activations of one tensor."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from .record import FLAT, LAST, OpDef, Sample, Tensor
+from .record import FLAT, OpDef, Sample, Tensor
+
+Grads = dict[str, Tensor]
+# A float argument is a tensor while a kernel is traced.
+Arguments = dict[str, Any]
+
+
+# ---- piecewise linear -------------------------------------------------------------------------------------------
+
+
+def relu(x: Tensor) -> Tensor:
+    return F.relu(x)
+
+
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    return torch.where(x > 0, x, x * negative_slope)
+
+
+def leaky_relu_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad = grads["y"]
+    return {"x": torch.where(args["x"] > 0, grad, grad * args["negative_slope"])}
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    r = F.relu(x)
+    return r * r
+
+
+def squared_relu_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    return {"x": 2.0 * F.relu(args["x"]) * grads["y"]}
+
+
+# The three below compare rather than clamp: torch's gradient is 0 at their kinks, that of a clamp is 1. NaN passes.
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    return torch.where(x >= max_val, max_val, torch.where(x <= min_val, min_val, x))
+
+
+def hardsigmoid(x: Tensor) -> Tensor:
+    return torch.where(x >= 3.0, 1.0, torch.where(x <= -3.0, 0.0, (x + 3.0) * (1.0 / 6.0)))
+
+
+def hardswish(x: Tensor) -> Tensor:
+    return torch.where(x >= 3.0, x, torch.where(x <= -3.0, -0.0, x * (x + 3.0) * (1.0 / 6.0)))
+
+
+def hardswish_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, x = grads["y"], args["x"]
+    inside = grad * (x * (1.0 / 3.0) + 0.5)
+    return {"x": torch.where(x >= 3.0, grad, torch.where(x <= -3.0, 0.0, inside))}
+
+
+# ---- of one exponential -----------------------------------------------------------------------------------------
+
+# elu, selu and celu see the exponential of negative numbers alone: what overflows would be NaN in a gradient, though
+# unselected. Their stated gradients keep the accuracy of exp in the tail, which expm1 + 1 loses.
+
+
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return torch.where(x > 0, x, torch.expm1(x.clamp(max=0.0)) * alpha)
+
+
+def elu_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, x = grads["y"], args["x"]
+    return {"x": torch.where(x > 0, grad, grad * (torch.exp(x.clamp(max=0.0)) * args["alpha"]))}
+
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
+
+def selu(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x * _SELU_SCALE, torch.expm1(x.clamp(max=0.0)) * (_SELU_SCALE * _SELU_ALPHA))
+
+
+def selu_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, x = grads["y"], args["x"]
+    below = torch.exp(x.clamp(max=0.0)) * (_SELU_SCALE * _SELU_ALPHA)
+    return {"x": grad * torch.where(x > 0, _SELU_SCALE, below)}
+
+
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return torch.where(x > 0, x, torch.expm1(x.clamp(max=0.0) / alpha) * alpha)
+
+
+def celu_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, x = grads["y"], args["x"]
+    return {"x": torch.where(x > 0, grad, grad * torch.exp(x.clamp(max=0.0) / args["alpha"]))}
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return torch.sigmoid(x)
+
+
+def tanh(x: Tensor) -> Tensor:
+    return torch.tanh(x)
+
+
+def logsigmoid(x: Tensor) -> Tensor:
+    return F.logsigmoid(x)
+
+
+def logsigmoid_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    return {"x": grads["y"] * torch.sigmoid(-args["x"])}
+
+
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    u = x * beta
+    # Beyond 50 the result is x even in float64; the bound keeps exp finite whatever the threshold.
+    return torch.where((u > threshold) | (u > 50.0), x, torch.log1p(torch.exp(u.clamp(max=50.0))) / beta)
+
+
+def softplus_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, u = grads["y"], args["x"] * args["beta"]
+    return {"x": torch.where(u > args["threshold"], grad, grad * torch.sigmoid(u))}
+
+
+# ---- gates of themselves ----------------------------------------------------------------------------------------
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -25,17 +141,190 @@ def silu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(x)
 
 
-def bias_gelu(x: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:
-    return gelu(x + bias, approximate)
+def quick_gelu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
 
 
-def _bias_gelu_twin(x: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:
-    return F.gelu(x + bias, approximate=approximate)
+def _quick_gelu_twin(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
 
 
+# tanh(log(1 + e)) = n / (n + 2) with e = exp(x), n = e (e + 2): no cancellation, one division. From 20 on it is 1 even in
+# float64, and e^2 stays finite.
+def mish(x: Tensor) -> Tensor:
+    e = torch.exp(x.clamp(max=20.0))
+    n = e * (e + 2.0)
+    return x * (n / (n + 2.0))
+
+
+def mish_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    # The quotient q = n / (n + 2), and x dq/dx = x n' 2 / (n + 2)^2 with n' = 2 e (e + 1).
+    t = args["x"].clamp(max=20.0)
+    e = torch.exp(t)
+    n = e * (e + 2.0)
+    r = torch.reciprocal(n + 2.0)
+    return {"x": grads["y"] * (r * (n + t * (4.0 * (e * (e + 1.0)) * r)))}
+
+
+def _squared_relu_twin(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
+_SHAPES = (Sample(((6, 40),)), Sample(((),)), Sample(((2, 3, 4, 5),)))
 _GELU_SOURCE = "Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415"
-_GELU_FORMULA = (
+GELU_FORMULA = (
     "x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))"
+)
+
+RELU = OpDef(
+    name="relu",
+    schema="(Tensor x) -> Tensor",
+    definition=relu,
+    columns=FLAT,
+    formula="max(x, 0)",
+    source="Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010",
+    twin=F.relu,
+    samples=_SHAPES,
+)
+
+LEAKY_RELU = OpDef(
+    name="leaky_relu",
+    schema="(Tensor x, float negative_slope=0.01) -> Tensor",
+    definition=leaky_relu,
+    columns=FLAT,
+    formula="x if x > 0 else negative_slope * x",
+    source="Maas, Hannun and Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013",
+    gradient=leaky_relu_gradient,
+    twin=F.leaky_relu,
+    samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 0.2)), Sample(((),), {"negative_slope": -0.5})),
+)
+
+SQUARED_RELU = OpDef(
+    name="squared_relu",
+    schema="(Tensor x) -> Tensor",
+    definition=squared_relu,
+    columns=FLAT,
+    formula="max(x, 0)^2",
+    source="So et al., Primer: Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668",
+    gradient=squared_relu_gradient,
+    twin=_squared_relu_twin,
+    samples=_SHAPES,
+)
+
+HARDTANH = OpDef(
+    name="hardtanh",
+    schema="(Tensor x, float min_val=-1.0, float max_val=1.0) -> Tensor",
+    definition=hardtanh,
+    columns=FLAT,
+    formula="min(max(x, min_val), max_val)",
+    source="Collobert, Large Scale Machine Learning, thesis, Université Paris 6, 2004",
+    twin=F.hardtanh,
+    samples=(Sample(((6, 40),)), Sample(((3, 5, 7), -0.5, 0.25)), Sample(((),), {"min_val": 0.0})),
+)
+
+HARDSIGMOID = OpDef(
+    name="hardsigmoid",
+    schema="(Tensor x) -> Tensor",
+    definition=hardsigmoid,
+    columns=FLAT,
+    formula="min(max(x + 3, 0), 6) / 6",
+    source="Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
+    twin=F.hardsigmoid,
+    samples=_SHAPES,
+)
+
+HARDSWISH = OpDef(
+    name="hardswish",
+    schema="(Tensor x) -> Tensor",
+    definition=hardswish,
+    columns=FLAT,
+    formula="x * min(max(x + 3, 0), 6) / 6",
+    source="Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
+    gradient=hardswish_gradient,
+    twin=F.hardswish,
+    samples=_SHAPES,
+)
+
+ELU = OpDef(
+    name="elu",
+    schema="(Tensor x, float alpha=1.0) -> Tensor",
+    definition=elu,
+    columns=FLAT,
+    formula="x if x > 0 else alpha * (exp(x) - 1)",
+    source="Clevert, Unterthiner and Hochreiter, Exponential Linear Units, arXiv:1511.07289",
+    gradient=elu_gradient,
+    twin=F.elu,
+    samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 0.5)), Sample(((),), {"alpha": -2.0})),
+)
+
+SELU = OpDef(
+    name="selu",
+    schema="(Tensor x) -> Tensor",
+    definition=selu,
+    columns=FLAT,
+    formula="1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)",
+    source="Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515",
+    gradient=selu_gradient,
+    twin=F.selu,
+    samples=_SHAPES,
+)
+
+CELU = OpDef(
+    name="celu",
+    schema="(Tensor x, float alpha=1.0) -> Tensor",
+    definition=celu,
+    columns=FLAT,
+    formula="x if x > 0 else alpha * (exp(x / alpha) - 1)",
+    source="Barron, Continuously Differentiable Exponential Linear Units, arXiv:1704.07483",
+    gradient=celu_gradient,
+    twin=F.celu,
+    samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 0.5)), Sample(((),), {"alpha": 2.0})),
+)
+
+SIGMOID = OpDef(
+    name="sigmoid",
+    schema="(Tensor x) -> Tensor",
+    definition=sigmoid,
+    columns=FLAT,
+    formula="1 / (1 + exp(-x))",
+    source="Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN 1995",
+    twin=F.sigmoid,
+    samples=_SHAPES,
+)
+
+TANH = OpDef(
+    name="tanh",
+    schema="(Tensor x) -> Tensor",
+    definition=tanh,
+    columns=FLAT,
+    formula="(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
+    source="LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998",
+    twin=F.tanh,
+    samples=_SHAPES,
+)
+
+LOGSIGMOID = OpDef(
+    name="logsigmoid",
+    schema="(Tensor x) -> Tensor",
+    definition=logsigmoid,
+    columns=FLAT,
+    formula="log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))",
+    source="Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10",
+    gradient=logsigmoid_gradient,
+    twin=F.logsigmoid,
+    samples=_SHAPES,
+)
+
+SOFTPLUS = OpDef(
+    name="softplus",
+    schema="(Tensor x, float beta=1.0, float threshold=20.0) -> Tensor",
+    definition=softplus,
+    columns=FLAT,
+    formula="log(1 + exp(beta x)) / beta, or x where beta x > threshold",
+    source="Dugas et al., Incorporating Second-Order Functional Knowledge for Better Option Pricing, NIPS 2000",
+    gradient=softplus_gradient,
+    twin=F.softplus,
+    samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 2.0, 1.0)), Sample(((),), {"beta": 0.5})),
 )
 
 GELU = OpDef(
@@ -43,7 +332,7 @@ GELU = OpDef(
     schema="(Tensor x, str approximate='none') -> Tensor",
     definition=gelu,
     columns=FLAT,
-    formula=_GELU_FORMULA,
+    formula=GELU_FORMULA,
     source=_GELU_SOURCE,
     choices={"approximate": ("none", "tanh")},
     twin=F.gelu,
@@ -58,20 +347,33 @@ SILU = OpDef(
     formula="x * sigmoid(x)",
     source="Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118",
     twin=F.silu,
-    samples=(Sample(((6, 40),)), Sample(((),)), Sample(((2, 3, 4, 5),))),
+    samples=_SHAPES,
 )
 
-BIAS_GELU = OpDef(
-    name="bias_gelu",
-    schema="(Tensor x, Tensor bias, str approximate='none') -> Tensor",
-    definition=bias_gelu,
-    columns=LAST,
-    formula="gelu(x + bias): " + _GELU_FORMULA.replace("x", "h") + "; h = x + bias",
-    source=_GELU_SOURCE,
-    spans={"bias": "N"},
-    choices={"approximate": ("none", "tanh")},
-    twin=_bias_gelu_twin,
-    samples=(Sample(((6, 40), (40,))), Sample(((2, 3, 33), (33,), "tanh"))),
+QUICK_GELU = OpDef(
+    name="quick_gelu",
+    schema="(Tensor x) -> Tensor",
+    definition=quick_gelu,
+    columns=FLAT,
+    formula="x * sigmoid(1.702 x)",
+    source=_GELU_SOURCE + " (section 2, as in CLIP)",
+    twin=_quick_gelu_twin,
+    samples=_SHAPES,
 )
 
-CATALOGUE = (GELU, SILU, BIAS_GELU)
+MISH = OpDef(
+    name="mish",
+    schema="(Tensor x) -> Tensor",
+    definition=mish,
+    columns=FLAT,
+    formula="x * tanh(log(1 + exp(x)))",
+    source="Misra, Mish: A Self Regularized Non-Monotonic Activation Function, arXiv:1908.08681",
+    gradient=mish_gradient,
+    twin=F.mish,
+    samples=_SHAPES,
+)
+
+CATALOGUE = (
+    RELU, LEAKY_RELU, SQUARED_RELU, HARDTANH, HARDSIGMOID, HARDSWISH, ELU, SELU, CELU, SIGMOID, TANH, LOGSIGMOID,
+    SOFTPLUS, GELU, SILU, QUICK_GELU, MISH,
+)  # fmt: skip

@@ -32,7 +32,12 @@ TORCH: dict[str, Callable[..., Any]] = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "recip": torch.reciprocal,
+    # The third operand is the reciprocal of the second, which varies less than the first.
+    "quotient": lambda a, b, r: a / b,
     "sigmoid": torch.sigmoid,
+    # 1 - sigmoid(x) without its cancellation; the second operand is sigmoid of the first.
+    "sigmoid_rest": lambda x, s: torch.sigmoid(-x),
+    "x_sigmoid": lambda x: x * torch.sigmoid(x),
     "tanh": torch.tanh,
     "erf": torch.erf,
     "sin": torch.sin,

@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,57 @@ def stale(files: dict[str, str], folder: Path) -> list[str]:
     )
 
 
-def family_source(family: str, folder: Path, plan: dict[str, Any]) -> str:
-    """The text that is compiled for a family: its template and one line for each variant."""
-    record = plan["families"][family]
-    lines = {v["symbol"]: v["instantiate"] for rows in record["variants"].values() for v in rows}
-    template = (folder / str(record["source"])).read_text()
-    return template + "\n" + "\n".join(lines[s] for s in sorted(lines)) + "\n"
+@dataclass(frozen=True)
+class Unit:
+    """What is compiled together: a family's packaged variants, or some of one of its dtypes that wait for a call."""
+
+    name: str
+    source: str  # path of the template
+    lines: tuple[str, ...]  # that instantiate its kernels
+    packaged: bool
+
+    def text(self, folder: Path) -> str:
+        """The text that is compiled."""
+        return self.text_with((folder / self.source).read_text())
+
+    def text_with(self, template: str) -> str:
+        """The template and one line for each variant."""
+        return template + "\n" + "\n".join(self.lines) + "\n"
+
+
+def units_of(family: str, plan: Mapping[str, Any]) -> list[Unit]:
+    """The units of a family."""
+    return units_of_family(family, plan["families"][family])
+
+
+def units_of_family(family: str, record: Mapping[str, Any]) -> list[Unit]:
+    """The units of a family by its entry of the plan."""
+    lines: dict[str, dict[str, str]] = {}
+    for rows in record["variants"].values():
+        for v in rows:
+            lines.setdefault(v["unit"] or family, {})[v["symbol"]] = v["instantiate"]
+    return [
+        Unit(name, str(record["source"]), tuple(own[s] for s in sorted(own)), packaged=name == family)
+        for name, own in lines.items()
+    ]
+
+
+def packaged_units(plan: Mapping[str, Any]) -> list[Unit]:
+    """The units that a build compiles: all of them if AVO_OPS_VARIANTS is "all".
+
+    Raises:
+        ValueError: AVO_OPS_VARIANTS is anything else.
+    """
+    named = os.environ.get("AVO_OPS_VARIANTS", "")
+    if named not in ("", "all"):
+        raise ValueError(f'AVO_OPS_VARIANTS: {named!r} is neither empty nor "all"')
+    return [u for f in plan["families"] for u in units_of(f, plan) if u.packaged or named == "all"]
+
+
+def family_source(family: str, folder: Path, plan: Mapping[str, Any]) -> str:
+    """The template of a family and one line for each of its variants."""
+    first, *rest = units_of(family, plan)
+    return replace(first, lines=(*first.lines, *(line for u in rest for line in u.lines))).text(folder)
 
 
 def headers_digest() -> str:
@@ -84,18 +130,14 @@ def compile_source(name: str, source: str, arch: str) -> bytes:
     )
 
 
-def compile_family(family: str, arch: str) -> bytes:
-    """Compile one family of the catalogue for ``arch`` ("sm_90"), as the kernel store asks for it at run time."""
-    folder = generated_folder()
-    plan = json.loads((folder / "plan.json").read_text())
-    return compile_source(family, family_source(family, folder, plan), arch)
+def compile_unit(unit: str, arch: str) -> bytes:
+    """Compile one unit of the catalogue for ``arch`` ("sm_90"), as the kernel store asks for it at run time."""
+    return compile_source(unit, _unit_text(unit), arch)
 
 
-def family_inputs(family: str, arch: str) -> list[bytes]:
-    """All that decides the cubin of a family: source, headers, flags, arch and compiler version."""
-    folder = generated_folder()
-    plan = json.loads((folder / "plan.json").read_text())
-    return source_inputs(family_source(family, folder, plan), arch)
+def unit_inputs(unit: str, arch: str) -> list[bytes]:
+    """All that decides the cubin of a unit: source, headers, flags, arch and compiler version."""
+    return source_inputs(_unit_text(unit), arch)
 
 
 def source_inputs(source: str, arch: str) -> list[bytes]:
@@ -103,16 +145,29 @@ def source_inputs(source: str, arch: str) -> list[bytes]:
     return [p.encode() for p in (source, headers_digest(), *FLAGS, arch, repr(nvrtc.load().version))]
 
 
+def _unit_text(name: str) -> str:
+    folder = generated_folder()
+    plan = json.loads((folder / "plan.json").read_text())
+    family = name if name in plan["families"] else name.rpartition("__")[0]
+    (unit,) = [u for u in units_of(family, plan) if u.name == name]
+    return unit.text(folder)
+
+
+def file_name(unit: str, arch: str) -> str:
+    """What the file of a unit is called in the folder of an arch."""
+    return f"{unit}.{'cubin' if arch.startswith('sm_') else 'ptx'}"
+
+
 def _compile_to(job: tuple[str, str, str, str]) -> tuple[str, str, float, int]:
-    family, arch, source, path = job
+    unit, arch, source, path = job
     start = time.perf_counter()
-    data = compile_source(family, source, arch)
+    data = compile_source(unit, source, arch)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(f".{os.getpid()}")
     temporary.write_bytes(data)
     temporary.replace(target)
-    return family, arch, time.perf_counter() - start, len(data)
+    return unit, arch, time.perf_counter() - start, len(data)
 
 
 def compile_all(
@@ -125,40 +180,38 @@ def compile_all(
     only: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> dict[str, Any]:
-    """Compile every family for every arch into ``out/<arch>/<family>.cubin``; what is there and fresh stays.
+    """Compile every packaged unit for every arch into ``out/<arch>/<unit>.cubin``; what is there and fresh stays.
 
     Returns:
-        Totals: families, variants, seconds, bytes and how many were compiled anew.
+        Totals: units, variants, seconds, bytes and how many were compiled anew.
     """
     start = time.perf_counter()
     stamp_of = headers_digest() + repr(FLAGS) + repr(nvrtc.load().version)
     todo, stamps, variants, size = [], {}, 0, 0
-    for family, record in plan["families"].items():
-        if only is not None and family not in only:
+    for unit in packaged_units(plan):
+        if only is not None and unit.name not in only:
             continue
-        source = family_source(family, sources, plan)
-        symbols = {v["symbol"] for rows in record["variants"].values() for v in rows}
+        source = unit.text(sources)
         for arch in archs:
-            variants += len(symbols)
-            target = out / arch / f"{family}.{'cubin' if arch.startswith('sm_') else 'ptx'}"
+            variants += len(unit.lines)
+            target = out / arch / file_name(unit.name, arch)
             stamp = hashlib.sha256(f"{stamp_of}\0{arch}\0{source}".encode()).hexdigest()
             stamps[target] = stamp
             mark = target.with_suffix(".stamp")
             if target.exists() and mark.exists() and mark.read_text() == stamp:
                 size += target.stat().st_size
                 continue
-            todo.append((len(source) * len(symbols), (family, arch, source, str(target))))
+            todo.append((len(source) * len(unit.lines), (unit.name, arch, source, str(target))))
     todo.sort(key=lambda job: -job[0])  # the long ones first, so that no core waits at the end
     with ProcessPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-        for done, (family, arch, _, length) in enumerate(pool.map(_compile_to, [job for _, job in todo]), 1):
-            suffix = "cubin" if arch.startswith("sm_") else "ptx"
-            target = out / arch / f"{family}.{suffix}"
+        for done, (name, arch, _, length) in enumerate(pool.map(_compile_to, [job for _, job in todo]), 1):
+            target = out / arch / file_name(name, arch)
             target.with_suffix(".stamp").write_text(stamps[target])
             size += length
             if progress is not None:
-                progress(done, len(todo), f"{family} {arch}")
+                progress(done, len(todo), f"{name} {arch}")
     return {
-        "families": len(stamps), "variants": variants, "compiled": len(todo), "bytes": size,
+        "units": len(stamps), "variants": variants, "compiled": len(todo), "bytes": size,
         "seconds": round(time.perf_counter() - start, 1),
     }  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..definitions.record import OpDef
@@ -40,31 +40,58 @@ class Family:
 
 @dataclass
 class Emitter:
-    """Emits the cases of one operator; equal graphs share a family.
-
-    ``dtypes``: of (M, N) and of N operands, by kernel. ``suffix``: of the names of families, if others are for other dtypes.
-    """
+    """Emits the cases of one operator; equal graphs share a family."""
 
     record: OpDef
-    dtypes: tuple[tuple[str, str], ...] = PAIRS
-    suffix: str = ""
     families: dict[str, Family] = field(default_factory=dict)
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
+    usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
+        found = self._alternatives(case, op)
+        if not _is_unusual(case, op):
+            self.usual |= {step["family"] for one in found for step in one["steps"]}
+        return found
+
+    def assign_units(self, family: Family) -> None:
+        """Say of each variant that is not packaged which unit has it, to be compiled when it is first called.
+
+        Rare dtypes, all of rare cases, and rows that are not whole chunks in clusters or in anything but plain bfloat16 and
+        float32: each such kernel has a twin for whole chunks.
+        """
+
+        def unit(dtypes: str, row: Json) -> str | None:
+            name = f"{family.name}__{dtypes.replace(',', '_')}"
+            if dtypes in schedule.ON_DEMAND or family.name not in self.usual:
+                return name
+            odd = row["exact"] is None and any(v["exact"] == "chunks" for v in family.variants[dtypes])
+            if odd and (dtypes not in schedule.ODD or row["cluster"] > 1):
+                return f"{name}_odd"
+            return name if row["cluster"] > 1 and "f16" in dtypes.split(",") else None
+
+        of_symbol: dict[
+            str, str | None
+        ] = {}  # which several dtypes may share: packaged for one, it is for all
+        for dtypes, rows in family.variants.items():
+            for row in rows:
+                found = unit(dtypes, row)
+                of_symbol[row["symbol"]] = found and of_symbol.get(row["symbol"], found)
+        for rows in family.variants.values():
+            for row in rows:
+                row["unit"] = of_symbol[row["symbol"]]
+
+    def _alternatives(self, case: Case, op: Op) -> list[Json]:
         graph = case.graph
         if not graph.results:
             return []
-        case = replace(case, name=case.name + self.suffix)
         features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
-        unusual = _is_unusual(case, op)
-        self.pairs = tuple(p for p in self.dtypes if p[1] in ("f32", "f64") or not unusual)
+        self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         direction = "backward" if op.name.endswith("_backward") else "forward"
         # Several cases may share a graph (whichever of the column sums is wanted, all are computed).
         own = signature(graph)
@@ -78,32 +105,31 @@ class Emitter:
                     f"{case.name}: a sum over the rows of a value that needs a reduction of its own row"
                 )
             fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
-            wide = _around_cluster(self.row_steps(f"{case.name}_rows", rows, ()))
+            wide = self.row_steps(f"{case.name}_rows", rows, ())
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
             limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
-            shared = self._steps(self._row(f"{case.name}_cluster", graph, "cluster", ()), case.name, graph)
+            cluster = self._cluster(case.name, graph)
+            cluster["steps"] += [_step(self._finish(f"{case.name}_finish", graph))]
             return [
                 {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
-                *({**a, "steps": a["steps"] + split} for a in wide[:1]),
-                {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared},
-                *({**a, "steps": a["steps"] + split} for a in wide[1:]),
+                cluster,
+                *({**a, "steps": a["steps"] + split} for a in wide),
             ]
         if features.reductions and self.with_sums:
             # The threads of a row are those of the case with sums, whichever alternative serves its width.
-            narrow, *wide = _around_cluster(self.row_steps(case.name, graph, widths))
-            shared = [_step(self._row(f"{case.name}_cluster", graph, "cluster", ()))]
-            cluster = {"when": "rows", "limit": schedule.cluster_limit(), "min_arch": 90, "steps": shared}
-            return [narrow, cluster, *wide]
+            row, loop = self.row_steps(case.name, graph, widths)
+            narrow = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
+            return [{**row, "limit": narrow}, self._cluster(case.name, graph), row, loop]
         if features.reductions:
-            return self.row_steps(case.name, graph, widths)
+            row, loop = self.row_steps(case.name, graph, widths)
+            return [row, self._cluster(case.name, graph), loop]
         if features.sums:
             family = self._row(case.name, graph, "column", ())
             return [
                 {"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}
             ]
         found = []
-        # The flat kernel knows neither rows nor columns.
-        if all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes()):
+        if _fits_flat(graph):
             family = self._row(case.name, graph, "flat", ())
             found.append({"when": "flat", "limit": None, "min_arch": 0, "steps": [_step(family)]})
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
@@ -131,6 +157,18 @@ class Emitter:
             },
         ]
 
+    def _cluster(self, name: str, graph: Graph) -> Json:
+        """Rows that the blocks of a cluster share."""
+        features = Features.of(graph)
+        limit = {
+            d: schedule.cluster_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n
+            if d != "f64"
+            else 0
+            for d in DTYPES
+        }
+        family = self._row(f"{name}_cluster", graph, "cluster", ())
+        return {"when": "rows", "limit": limit, "min_arch": 90, "steps": [_step(family)]}
+
     def _steps(self, family: Family, name: str, graph: Graph) -> list[Json]:
         return [_step(family), _step(self._finish(f"{name}_finish", graph))]
 
@@ -153,17 +191,16 @@ class Emitter:
             kernel = _RowKernel(self.record, name, graph, kind)
             template, text, params = name, kernel.text(), tuple(kernel.params)
         variants: dict[str, list[Json]] = {}
-        rows_alone = [(x, None) for x in dict.fromkeys(x for x, _ in self.dtypes)]
-        for x, w in self.pairs if features.column_loads else rows_alone:
+        for x, w in self.pairs if features.column_loads else [(d, None) for d in DTYPES]:
             item = ITEM_SIZE[x]
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
             elif kind == "pointwise":
-                ladder = schedule.pointwise_ladder(features, item)
+                ladder = schedule.pointwise_ladder(features, item, _fits_flat(graph))
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
             elif kind == "cluster":
-                ladder = schedule.cluster_ladder(features, item)
+                ladder = schedule.cluster_ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
@@ -171,16 +208,20 @@ class Emitter:
             if kind == "cluster" and (x == "f64" or w not in (None, x)):
                 continue  # rare: the alternative after it serves them
             rows = []
-            least = schedule.cluster_begin()[x] + 1 if kind == "cluster" else 1
+            least = 1
+            if kind == "cluster":
+                least += schedule.cluster_begin(features, item, ITEM_SIZE[w or x], self.with_sums)
             for tile in ladder:
                 # Measured in bf16, and built for it alone: each pair of dtypes adds half a minute to a build on two cores.
                 own = widths if kind == "row" and x == "bf16" and w in (None, x) else ()
                 rows += [
-                    _variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
+                    variant(name, kind, x, w, schedule.exact_tile(tile, width, item), width, width, width)
                     for width in own
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
-                rows.append(_variant(name, kind, x, w, tile, least, tile.max_n, None))
+                if kind in ("row", "cluster") and x != "f64":
+                    rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
+                rows.append(variant(name, kind, x, w, tile, least, tile.max_n, None))
                 least = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
         return self._add(
@@ -218,6 +259,11 @@ class Emitter:
         return self._add(Family(name, name, "finish", text, len(sums), params, variants), key, "finish")
 
 
+def _fits_flat(graph: Graph) -> bool:
+    """Whether a flat kernel serves the graph, which knows neither rows nor columns."""
+    return all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes())
+
+
 def _reduces_both_ways(graph: Graph) -> bool:
     features = Features.of(graph)
     return bool(features.reductions and features.sums)
@@ -241,24 +287,19 @@ def _is_unusual(case: Case, op: Op) -> bool:
     return given != sorted(given, reverse=True)
 
 
-def _around_cluster(alternatives: list[Json]) -> list[Json]:
-    """The first alternative once for the rows narrower than a cluster's, and again for what it serves beyond."""
-    first, *rest = alternatives
-    limit = {d: min(n, first["limit"][d]) for d, n in schedule.cluster_begin().items()}
-    return [{**first, "limit": limit}, *([first] if limit != first["limit"] else []), *rest]
-
-
 def _step(family: Family) -> Json:
     return {"family": family.name, "params": [list(p) for p in family.params]}
 
 
-def _variant(
-    name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | None
+def variant(
+    name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | str | None
 ) -> Json:
+    """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for any."""
     item = ITEM_SIZE[x]
-    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}" + (
-        f"_n{exact}" if exact else ""
+    suffix, known = {None: ("", "0"), "chunks": ("_chunks", "avo::kWholeChunks")}.get(
+        exact, (f"_n{exact}", str(exact))
     )
+    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}{suffix}"
     arguments = [
         symbol,
         tile.block,
@@ -267,7 +308,7 @@ def _variant(
         *([w] if w else []),
         tile.threads,
         tile.vectors,
-        exact or 0,
+        known,
     ]
     arguments.append(str(tile.ahead).lower())
     return {

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..definitions.record import OpDef
 from . import emit_cpu
+from .emit_cpu import CpuKernel
 from .emit_cuda import Emitter, Family
 from .ir import Graph, Span
 from .plan import Argument, Case, Op, Plan, make_plan
-from .schedule import PAIRS
 
 Json = dict[str, Any]
 
@@ -30,14 +30,20 @@ class Generated:
 class GeneratedOperator:
     """One operator: its entry of the plan, its CUDA families by name, its kernels for the CPU."""
 
+    plan: Plan
     operator: Json
     families: dict[str, Family]
-    cpu: tuple[emit_cpu.CpuKernel, ...]
+    cpu: tuple[CpuKernel, ...]
 
-    @property
-    def family_records(self) -> dict[str, Json]:
-        """The entries of the plan for the families."""
-        return {name: _family_json(f) for name, f in self.families.items()}
+    def families_on_demand(self) -> dict[str, Json]:
+        """The entries of the plan for the families, each variant a unit of its own, to be compiled when first used."""
+        records = {name: _family_json(f) for name, f in self.families.items()}
+        for record in records.values():
+            variants = {
+                d: [{**v, "unit": v["symbol"]} for v in rows] for d, rows in record["variants"].items()
+            }
+            record["variants"] = variants
+        return records
 
 
 def generate(records: Iterable[OpDef]) -> Generated:
@@ -47,15 +53,17 @@ def generate(records: Iterable[OpDef]) -> Generated:
         TraceError: a definition cannot become a kernel.
     """
     files: dict[str, str] = {}
+    cpu: dict[str, dict[str, CpuKernel]] = {}  # by translation unit
     families: dict[str, Family] = {}
-    operators, units = [], []
+    operators = []
     for record in records:
         one = generate_operator(record)
+        cpu.setdefault(_unit_of(one.plan), {}).update({k.symbol: k for k in one.cpu})
         operators.append(one.operator)
         families |= one.families
-        files[f"cpu/{record.name}.cpp"] = emit_cpu.translation_unit(record.name, one.cpu)
-        units.append(record.name)
-    files["cpu/index.cpp"] = emit_cpu.index_unit(units)
+    for name, unit in cpu.items():
+        files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
+    files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))
     files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
     plan_json = {
         "version": 1,
@@ -66,22 +74,15 @@ def generate(records: Iterable[OpDef]) -> Generated:
     return Generated(files, families, plan_json)
 
 
-def generate_operator(
-    record: OpDef, rows: Sequence[str] | None = None, differentiate: bool = True
-) -> GeneratedOperator:
-    """Everything that one record becomes.
-
-    ``rows``: dtypes of the (M, N) operands, each of which gets CUDA families of its own, to be compiled when first used;
-    by default all dtypes share their families. ``differentiate``: whether there is a backward op.
+def generate_operator(record: OpDef, differentiate: bool = True) -> GeneratedOperator:
+    """Everything that one record becomes; without ``differentiate`` there is no backward op.
 
     Raises:
         TraceError: the definition cannot become a kernel.
     """
     plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
-    cpu: dict[str, emit_cpu.CpuKernel] = {}
-    emitters = [Emitter(record)]
-    if rows is not None:
-        emitters = [Emitter(record, tuple(p for p in PAIRS if p[0] == x), f"_{x}") for x in rows]
+    cuda = Emitter(record)
+    cpu: dict[str, CpuKernel] = {}
     ops = []
     for op in plan.ops:
         cases = []
@@ -89,11 +90,21 @@ def generate_operator(
             kernel = emit_cpu.emit(record, case)
             if kernel is not None:
                 cpu[kernel.symbol] = kernel
-            cuda = [alternative for e in emitters for alternative in e.alternatives(case, op)]
-            cases.append(_case_json(case, kernel, cuda))
+            cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
         ops.append(_op_json(record, op, cases))
-    families = {name: f for e in emitters for name, f in e.families.items()}
-    return GeneratedOperator(_operator_json(plan, ops), families, tuple(cpu.values()))
+    for family in cuda.families.values():
+        cuda.assign_units(family)
+    return GeneratedOperator(plan, _operator_json(plan, ops), cuda.families, tuple(cpu.values()))
+
+
+def _unit_of(plan: Plan) -> str:
+    """The C++ file of an operator: its own where rows are reduced, else that of all such operators of its module.
+
+    A file costs three seconds for each instruction set before its first kernel.
+    """
+    nodes = [n for op in plan.ops for case in op.cases for n in case.graph.nodes()]
+    reduces = any(n.is_reduction and n.attr == Span.COLS for n in nodes)
+    return plan.record.name if reduces else plan.record.definition.__module__.rpartition(".")[2]
 
 
 def _operator_json(plan: Plan, ops: list[Json]) -> Json:
@@ -143,7 +154,7 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
     return out
 
 
-def _case_json(case: Case, cpu: emit_cpu.CpuKernel | None, cuda: list[Json]) -> Json:
+def _case_json(case: Case, cpu: CpuKernel | None, cuda: list[Json]) -> Json:
     return {
         "key": list(case.key),
         "returns": list(case.returned),

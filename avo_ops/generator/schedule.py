@@ -14,6 +14,11 @@ from .simplify import phase_of
 ITEM_SIZE = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 DTYPES = ("f32", "f16", "bf16", "f64")
 PAIRS = (("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f64", "f64"), ("f16", "f32"), ("bf16", "f32"))
+# Dtypes for which a package has no cubin: their kernels are compiled when first called, and kept. bfloat16 rows beside
+# float32 weights are usual (norms kept in float32), float16 rows beside them are not.
+ON_DEMAND = ("f64", "f64,f64", "f16,f32")
+# Dtypes for which it has kernels for rows that are not whole chunks of 16 bytes, too.
+ODD = ("f32", "bf16", "f32,f32", "bf16,bf16")
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,11 @@ def flat_tile(item: int) -> Tile:
     return Tile(threads=128, vectors=1, block=128, min_blocks=16 if item < 8 else 8, max_n=0)
 
 
-def pointwise_ladder(features: Features, item: int) -> tuple[Tile, ...]:
+def pointwise_ladder(features: Features, item: int, flat: bool = False) -> tuple[Tile, ...]:
     """Pointwise over rows (a bias, or rows with a stride): one vector a thread, wide rows cut in tiles of columns.
+
+    ``flat``: whether a flat kernel serves the usual calls. Then one tile does for rows with a stride: 64 threads, a
+    kilobyte of a row. It is 30 ms of every build for each tile, dtype and direction of each of some thirty operators.
 
     As many blocks as the registers hold, about: bias_gelu in bf16 on an H200, 8192x4096 (a copy: 34.7 us): 38.0 us with 8
     persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent.
@@ -82,16 +90,17 @@ def pointwise_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     registers = 20 + 4 * ((2 if features.column_loads else 1) * features.row_loads + features.column_loads)
     blocks = min(8, 65536 // (256 * registers)) if item < 8 else 4
     persist = blocks if features.column_loads else 0
+    threads = (64,) if flat else (8, 32, 128) if item < 8 else (128,)
     return tuple(
         Tile(
             threads=t,
             vectors=1,
             block=256,
             min_blocks=blocks,
-            max_n=0 if t == 128 else t * vector,
+            max_n=0 if t == threads[-1] else t * vector,
             persist=persist,
         )
-        for t in ((8, 32, 128) if item < 8 else (128,))
+        for t in threads
     )
 
 
@@ -103,26 +112,26 @@ def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> 
 
 
 def row_ladder(features: Features, item: int, column_item: int, with_sums: bool = False) -> tuple[Tile, ...]:
-    """Rows in registers, one pass: up to four vectors in flight a thread, more threads for wider rows.
+    """Rows in registers, one pass: four vectors in flight a thread, more threads for wider rows, then eight vectors.
 
     A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM. ``with_sums``: other
-    cases of the op have column sums too, and up to their widest row this one shares their thread map.
+    cases of the op have column sums too, and up to their widest row this one shares their thread map. Measured on an H200
+    (bf16, layer_norm): 8192x16384 141 us with 256 threads of eight vectors, 155 with 512 of four.
     """
     vector = 16 // item
-    # What 64 registers a thread (1024 threads a block) hold of the row operands; a packed vector takes four.
-    most = 8 if features.row_loads == 1 else 4 if features.row_loads == 2 else 2
-    # float64 is bound by arithmetic, and rare: one tier does, and wider rows are read again.
-    threads = (8, 32, 64, 128, 256, 512) if item < 8 else (256,)
+    shapes = [(8, 4), (32, 4), (64, 4), (128, 4), (256, 4), (256, 8), (512, 8)]
+    if features.row_loads > 2:  # the registers of a thread do not hold eight vectors of each
+        shapes = [(t, p) for t, p in shapes if p == 4] + [(512, 4)]
+    if item == 8:  # bound by arithmetic, and rare: one tier does, and wider rows are read again
+        shapes = [(256, 4)]
     tiles = []
-    for t in threads:
+    for t, p in shapes:
         block = max(128, t)
         # Measured on an H200 (bf16, rms_norm): 8192x1024 11.2 us persistent, 12.2 us one pass; 8192x4096 40.1 and 37.8.
-        blocks = _resident(features, 4, block, item, column_item) if features.column_loads and t <= 32 else 0
+        blocks = _resident(features, p, block, item, column_item) if features.column_loads and t <= 32 else 0
         # A row held packed takes four registers a vector, and about 44 more go to addresses and values in flight.
-        one_pass = max(1, min(1024 // block, 65536 // (block * (44 + 16 * features.row_loads))))
-        tiles.append(Tile(t, 4, block, blocks or one_pass, t * 4 * vector, persist=blocks))
-    if most > 2 and item < 8:
-        tiles.append(Tile(1024, most, 1024, 1, 1024 * most * vector))
+        one_pass = max(1, min(1024 // block, 65536 // (block * (44 + 4 * p * features.row_loads))))
+        tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
     if with_sums:
         shared = [replace(t, persist=0) for t in sums_ladder(features, item)]
         tiles = [*shared, *(t for t in tiles if t.max_n > shared[-1].max_n)]
@@ -145,48 +154,45 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
 
     From the measurements of a hand-written LayerNorm backward on an H200 (bf16): 8192x1024 18.5 us with 128 threads a row
     and 4 rows in each of 2 blocks an SM; 8192x4096 59.9 us with 256 threads, 2 rows, 1 block; 8192x8192 112.9 us with 512.
+    By search there (`python -m benchmarks tune`), two vectors a thread: 8192x1024 17.9 us with 64 threads, 19.2 with 128 of one
+    vector; 8192x2048 31.6 and 35.3; 8192x4096 58.9 with two blocks of one row or one block of two.
     The next row waits in registers: asynchronous copies of it to shared memory, one, two and three rows ahead, were no faster
     on the H200 (rms_norm, 8192x4096: 59 us in registers, 67 two rows ahead, 61 three; layer_norm 65, 65, 63).
     """
     vector = 16 // item
     shapes = [
-        (32, 1, 256, 3),
-        (128, 1, 256, 3),
-        (256, 1, 256, 3),
-        (256, 2, 512, 1),
+        (16, 2, 128, 4),
+        (32, 2, 128, 4),
+        (64, 2, 128, 4),
+        (128, 2, 256, 2),
+        (256, 2, 256, 2),
         (512, 2, 512, 1),
     ]
     if item == 8:
-        shapes = [shapes[0]]
+        shapes = [(32, 1, 256, 3)]
     if item >= 4:  # half as many values in a vector: four fit
         shapes.append((512, 4, 512, 1))
     return tuple(Tile(t, p, b, m, t * p * vector, persist=m) for t, p, b, m in shapes)
 
 
-def cluster_ladder(features: Features, item: int) -> tuple[Tile, ...]:
-    """Rows too wide for the registers of one block, of ops with column sums: four or eight blocks share a row.
+def cluster_ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
+    """Rows too wide for the registers of one block: several blocks share a row.
 
-    Two blocks (8192x12288, layer_norm's backward in bf16 on an H200: 298 us) were no faster than a kernel for the rows and one
-    for the columns (281 us), which therefore serve the widths up to ``cluster_begin``.
+    layer_norm's backward in bf16 on an H200, 8192x16384: 317 us in clusters of two, 372 by a kernel for the rows and one for
+    the columns.
     """
-    vectors = 2 if item == 2 else 4
+    vectors = 4 if item >= 4 or not with_sums else 2
+    width = 512 * vectors * (16 // item)  # of a block
     persist = 1 if features.sums else 0
-    return tuple(Tile(512 * b, vectors, 512, 1, b * _row_of_a_block(item), persist) for b in (4, 8))
+    begin = cluster_begin(features, item, column_item, with_sums)
+    return tuple(Tile(512 * b, vectors, 512, 1, b * width, persist) for b in (2, 4, 8) if b * width > begin)
 
 
-def _row_of_a_block(item: int) -> int:
-    """The columns that one block of a cluster holds."""
-    return 512 * (2 if item == 2 else 4) * (16 // item)
-
-
-def cluster_begin() -> dict[str, int]:
-    """The widest row that is left to one block for each part of the work."""
-    return {d: 2 * _row_of_a_block(size) for d, size in ITEM_SIZE.items()}
-
-
-def cluster_limit() -> dict[str, int]:
-    """The widest row that a cluster takes; 0 where there is no such kernel."""
-    return {d: 8 * _row_of_a_block(size) if d != "f64" else 0 for d, size in ITEM_SIZE.items()}
+def cluster_begin(features: Features, item: int, column_item: int, with_sums: bool) -> int:
+    """The widest row that is left to one block."""
+    if with_sums:
+        return sums_ladder(features, item)[-1].max_n
+    return row_ladder(features, item, column_item)[-1].max_n
 
 
 def column_tile() -> Tile:

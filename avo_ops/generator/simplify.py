@@ -48,7 +48,7 @@ def _mul(b: Builder, args: tuple[Node, ...]) -> Node | None:
             # c * ((d * y) * x) = ((c * d) * y) * x.
             if rest.span & Span.COLS and (not inner.span & Span.COLS or _has_const(inner)):
                 return b.make("mul", b.make("mul", one, inner), rest)
-    return _mul_by_ndtr(b, args) or _mul_of_products(b, args)
+    return _mul_by_own_function(b, args) or _mul_of_products(b, args)
 
 
 def _mul_of_products(b: Builder, args: tuple[Node, ...]) -> Node | None:
@@ -61,11 +61,11 @@ def _mul_of_products(b: Builder, args: tuple[Node, ...]) -> Node | None:
     return b.make("mul", b.const(c.attr * d.attr), b.make("mul", x, y))
 
 
-def _mul_by_ndtr(b: Builder, args: tuple[Node, ...]) -> Node | None:
-    """x * Phi(x) as one primitive, which is more accurate and cheaper than the product."""
+def _mul_by_own_function(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    """x * Phi(x) and x * sigmoid(x) as one primitive, which is more accurate than the product (and the first is cheaper)."""
     for x, other in (args, args[::-1]):
-        if other.op == "ndtr" and other.args[0] is x:
-            return b.make("x_ndtr", *other.args)
+        if other.op in ("ndtr", "sigmoid") and other.args[0] is x:
+            return b.make(f"x_{other.op}", *other.args)
     return None
 
 
@@ -91,6 +91,8 @@ def _sub(b: Builder, args: tuple[Node, ...]) -> Node | None:
         return args[0]
     if args[1].op == "neg":
         return b.make("add", args[0], args[1].args[0])
+    if is_const(args[0], 1.0) and args[1].op == "sigmoid":
+        return b.make("sigmoid_rest", args[1].args[0], args[1])
     return None
 
 
@@ -102,7 +104,7 @@ def _div(b: Builder, args: tuple[Node, ...]) -> Node | None:
         return b.make("mul", top, b.const(1.0 / bottom.attr))
     if bottom.op == "sqrt":
         return b.make("mul", top, b.make("rsqrt", bottom.args[0]))
-    # One division a row, then products: within 1.5 ulp of the quotient, and much cheaper for each element.
+    # One division a row, then products: much cheaper for each element. `contract` looks to their accuracy.
     if not is_const(bottom) and bottom.op != "size" and top.span & ~bottom.span:
         return b.make("mul", top, b.make("recip", bottom))
     return None
@@ -354,7 +356,10 @@ def _factors(value: Node) -> tuple[list[Node], list[Node], bool]:
 
 
 def contract(b: Builder, graph: Graph) -> Graph:
-    """Write a * b + c as fma where the product has no other use: the only contraction that any kernel gets."""
+    """Write a * b + c as fma where the product has no other use: the only contraction that any kernel gets.
+
+    And a product with a reciprocal of the row as their quotient, which costs a remainder where results are float32.
+    """
     count = uses(graph.results.values())
 
     def change(node: Node, args: tuple[Node, ...]) -> Node | None:
@@ -362,6 +367,9 @@ def contract(b: Builder, graph: Graph) -> Graph:
             for i in (0, 1):
                 # (a - r) * k where r is what rounding left of the mean of a, a centred row: r * k is as small.
                 difference, k = args[i], args[1 - i]
+                if k.op == "recip" and difference.span & ~k.span & Span.COLS:
+                    b.source, b.name = node.source, node.name
+                    return b.make("quotient", difference, k.args[0], k)
                 if k.span & Span.COLS or count[node.args[i].index] != 1 or not _is_centred(difference):
                     continue
                 a, r = difference.args
@@ -375,15 +383,14 @@ def contract(b: Builder, graph: Graph) -> Graph:
             return None
         for i in (1, 0):
             old, product = node.args[i], args[i]
-            if product.op != "mul" or count[old.index] != 1 or not product.span & Span.COLS:
+            if product.op != "mul" or count[old.index] != 1:
                 continue
             left, right, other = product.args[0], product.args[1], args[1 - i]
-            b.source, b.name = node.source, node.name
-            if node.op == "add":
-                return b.make("fma", left, right, other)
-            if i == 1:
-                return b.make("fma", b.make("neg", left), right, other)
-            return b.make("fma", left, right, b.make("neg", other))
+            b.source, b.name = node.source, None
+            if node.op == "sub":
+                left, other = (b.make("neg", left), other) if i == 1 else (left, b.make("neg", other))
+            b.name = node.name
+            return b.make("fma", left, right, other)
         return None
 
     return rebuild(b, graph, change)

@@ -168,8 +168,9 @@ def trace(
         if gradient is not None:
             outs = results_of(*leaves)
             with _RecordLines():
+                arguments = {**by_name, **dict(zip(scalars, plain[len(operands) :], strict=True))}
                 stated = gradient(
-                    dict(zip(grads, incoming, strict=True)), by_name, dict(zip(results, outs, strict=True))
+                    dict(zip(grads, incoming, strict=True)), arguments, dict(zip(results, outs, strict=True))
                 )
             return (*outs, *(stated[n] for n in wanted))
 

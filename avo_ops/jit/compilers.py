@@ -6,7 +6,7 @@ first needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,8 @@ from ..registry.native import has_sanitizer
 from ..registry.store import Frozen
 
 _families: dict[str, Any] = {}  # Family by name
-_units: dict[str, tuple[str, str]] = {}  # text and instruction set of a unit of CPU kernels, by name
+_units: dict[str, str] = {}  # text of a unit of CUDA kernels, by name
+_cpu_units: dict[str, tuple[str, str]] = {}  # text and instruction set of a unit of CPU kernels, by name
 _frozen: list[str] = []
 
 
@@ -36,39 +37,43 @@ def check_may_compile(what: str) -> None:
         raise Frozen(f"{what} would have to be compiled while a CUDA graph is captured: warm it up before")
 
 
-def add_families(families: dict[str, Any]) -> None:
-    """Make the CUDA families of a compiled function known."""
-    _families.update(families)
+def add_families(families: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Make the CUDA families of a compiled function known, with their entries of the plan."""
+    from ..generator import build
+
+    for name, family in families.items():
+        _families[name] = family
+        _units.update({u.name: u.text_with(family.text) for u in build.units_of_family(name, records[name])})
 
 
-def add_unit(name: str, text: str, isa: str) -> None:
+def add_cpu_unit(name: str, text: str, isa: str) -> None:
     """Make a unit of CPU kernels known."""
-    _units[name] = (text, isa)
+    _cpu_units[name] = (text, isa)
 
 
 def family_text(name: str) -> str:
-    """The CUDA source of a family of a compiled function."""
+    """The CUDA source of a family of a compiled function, with all its variants."""
     family = _families[name]
     return "\n".join([family.text, *family.instantiations(), ""])
 
 
 class GeneratorCompiler:
-    """CUDA families, by the generator and NVRTC."""
+    """Units of CUDA kernels, by the generator and NVRTC."""
 
-    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+    def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from ..generator import build
 
-        if family in _families:
-            return build.source_inputs(family_text(family), arch)
-        return build.family_inputs(family, arch)
+        return build.source_inputs(_units[unit], arch) if unit in _units else build.unit_inputs(unit, arch)
 
-    def compile(self, family: str, arch: str) -> bytes:
+    def compile(self, unit: str, arch: str) -> bytes:
         from ..generator import build
 
-        check_may_compile(f"the kernel {family} for {arch}")
-        if family in _families:
-            return build.compile_source(family, family_text(family), arch)
-        return build.compile_family(family, arch)
+        check_may_compile(f"the kernel {unit} for {arch}")
+        return (
+            build.compile_source(unit, _units[unit], arch)
+            if unit in _units
+            else build.compile_unit(unit, arch)
+        )
 
 
 class EmulatorCompiler:
@@ -101,10 +106,10 @@ class CpuCompiler:
     def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from ..generator import gcc
 
-        return gcc.cpu_inputs(*_units[unit])
+        return gcc.cpu_inputs(*_cpu_units[unit])
 
     def compile(self, unit: str, arch: str) -> bytes:
         from ..generator import gcc
 
         check_may_compile(f"the CPU kernels {unit}")
-        return gcc.compile_cpu(*_units[unit])
+        return gcc.compile_cpu(*_cpu_units[unit])

@@ -20,7 +20,7 @@ import torch.utils._pytree as pytree
 
 from ..registry import native_library, note_definition, register_dynamic
 from ..registry.store import KernelStore, default_cache_folder
-from .compilers import CpuCompiler, add_families, add_unit, check_may_compile
+from .compilers import CpuCompiler, add_cpu_unit, add_families, check_may_compile
 from .composite import Composite, Eager
 
 if TYPE_CHECKING:
@@ -367,9 +367,8 @@ class _Graph:
 
 # ---- operators and kernels ----
 
-_SINGLE, _DOUBLE = ("f32", "f16", "bf16"), ("f64",)
-
 _generated: dict[str, Any] = {}  # GeneratedOperator by name
+_double: dict[str, bool] = {}  # whether an operator's math is in float64
 _loaded: set[str] = set()  # operators whose CPU kernels are loaded
 _batches: list[list[str]] = []
 _kernels_mutex = threading.Lock()
@@ -388,15 +387,17 @@ def _register(steps: Sequence[Step]) -> dict[Any, str]:
         problem: Exception | None = None
         for differentiate in (True, False):
             try:
-                made = generate_operator(step.record, _DOUBLE if step.double else _SINGLE, differentiate)
+                made = generate_operator(step.record, differentiate)
                 break
             except TraceError as error:
                 problem = error
         else:
             failed |= dict.fromkeys(step.nodes, str(problem).splitlines()[-1].strip())
             continue
-        add_families(made.families)
-        register_dynamic(step.record, made.operator, made.family_records)
+        records = made.families_on_demand()
+        add_families(made.families, records)
+        register_dynamic(step.record, made.operator, records)
+        _double[step.record.name] = step.double
         _generated[step.record.name] = made
     return failed
 
@@ -434,14 +435,9 @@ def cpu_unit(names: Sequence[str]) -> str:
 
     parts = []
     for name in names:
-        types = ("double",) if _computes_in_double(name) else ("float",)
+        types = ("double",) if _double[name] else ("float",)
         parts.append(emit_cpu.translation_unit(name, _generated[name].cpu, types))
     return "\n".join([*parts, emit_cpu.index_unit(names)])
-
-
-def _computes_in_double(name: str) -> bool:
-    families = _generated[name].families.values()
-    return any(dtypes.startswith("f64") for f in families for dtypes in f.variants)
 
 
 @contextlib.contextmanager
@@ -471,7 +467,7 @@ def load_cpu_kernels(names: Sequence[str]) -> None:
             return
         digest = hashlib.sha256("\0".join(todo).encode()).hexdigest()[:8]
         unit = f"{todo[0]}_{digest}" if len(todo) > 1 else todo[0]
-        add_unit(unit, cpu_unit(todo), native.cpu_isa())
+        add_cpu_unit(unit, cpu_unit(todo), native.cpu_isa())
         path = _cpu_store().resolve(unit, 0)
         if path is not None:
             native.load_cpu_kernels(Path(path))

@@ -39,7 +39,7 @@ class Kernel:
     """One launch on a GPU, or the one kernel of a call on the CPU (grid None).
 
     ``vector``: elements of an access where operands are ``aligned``. ``width``: the row length that the kernel is
-    compiled for, or None.
+    compiled for; "chunks" if for any that is a multiple of ``vector``, of aligned rows; or None.
     """
 
     name: str
@@ -48,18 +48,19 @@ class Kernel:
     cluster: int = 1
     shared_bytes: int = 0
     vector: int = 0
-    width: int | None = None
+    width: int | str | None = None
     aligned: bool = True
     operands: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.grid is None:
             return self.name
+        widths = {None: "any width", "chunks": "rows of whole vectors"}.get(self.width, f"width {self.width}")
         cluster = f" in clusters of {self.cluster}" if self.cluster > 1 else ""
         return (
             f"{self.name}: grid {' x '.join(map(str, self.grid))}{cluster}, block {self.block}, "
             f"vectors of {self.vector}, {'aligned' if self.aligned else 'not aligned'}, "
-            f"for {'any width' if self.width is None else f'width {self.width}'}"
+            f"for {widths}"
         )
 
 
@@ -337,7 +338,7 @@ def _kernels(path: str, facts: Mapping[str, list[list[str]]]) -> Iterator[Kernel
         pointers = [p.removeprefix("ptr:") for p in params if p.startswith("ptr:") and p != "ptr:null"]
         yield Kernel(
             symbol, (int(x), int(y), int(z)), int(block), int(cluster), int(shared), int(variant[0]),
-            None if variant[1] == "any" else int(variant[1]), aligned == "1", tuple(pointers),
+            {"any": None}.get(variant[1], int(variant[1]) if variant[1].isdigit() else variant[1]), aligned == "1", tuple(pointers),
         )  # fmt: skip
 
 
@@ -352,7 +353,7 @@ def _why_not_faster(
             yield f"{' + '.join(families)} was passed over: {' '.join(words)}"
     for vec, width, *missed in facts.get("variant", ()):
         if missed and width == "any":
-            yield f"the kernel for this width needs aligned rows (vectors of {vec})"
+            yield f"the faster kernel needs aligned rows (vectors of {vec})"
     for name, what in facts.get("unaligned", ()):
         yield f"no 16-byte accesses: {_UNALIGNED[what].format(name)}"
     for name in copies:

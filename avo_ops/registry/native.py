@@ -17,7 +17,7 @@ Record = Mapping[str, Any]
 """An operator, op, case or family of plan.json."""
 
 KernelResolver = Callable[[str, int], str | None]
-"""(family, arch) -> path of a cubin, or None. Called from any thread, also twice at once for a family."""
+"""(unit, arch) -> path of a cubin, or None. Called from any thread, also twice at once for a unit (see generator.build)."""
 
 _ResolverC = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_int
@@ -142,11 +142,12 @@ def _family_lines(name: str, family: Record) -> Iterable[str]:
     for dtypes, variants in family["variants"].items():
         x, _, w = dtypes.partition(",")
         for variant in variants:
-            exact = variant.get("exact")
+            yield _line("unit", variant["unit"] or name)
+            width = variant["exact"]
             numbers = (
                 variant["min_n"],
                 variant["max_n"],
-                -1 if exact is None else exact,
+                {None: -1, "chunks": 0}.get(width, width),
                 variant["block"],
                 variant["rows"],
                 variant["vec"],
@@ -283,13 +284,11 @@ class Native:
     def set_kernel_resolver(self, resolver: KernelResolver) -> None:
         """Sets who is asked for cubins. An exception in it is a warning, and counts as None."""
 
-        def resolve(family: bytes, arch: int, path: Any, path_size: int) -> int:
+        def resolve(unit: bytes, arch: int, path: Any, path_size: int) -> int:
             try:
-                found = resolver(family.decode(), arch)
+                found = resolver(unit.decode(), arch)
             except Exception as error:  # it must not travel through the library
-                warnings.warn(
-                    f"avo_ops: no cubin of {family.decode()}: {error}", RuntimeWarning, stacklevel=2
-                )
+                warnings.warn(f"avo_ops: no cubin of {unit.decode()}: {error}", RuntimeWarning, stacklevel=2)
                 return 0
             encoded = (found or "").encode() + b"\0"
             if not found or len(encoded) > path_size:
@@ -308,7 +307,7 @@ class Native:
         self._lib.avo_set_warning_callback(wrapped)
 
     def forget_failed_kernels(self) -> None:
-        """Makes the runtime ask again for families that could not be loaded."""
+        """Makes the runtime ask again for units that could not be loaded."""
         self._lib.avo_forget_failed_kernels()
 
     def emulate(self, arch: int, sms: int, order: int, seed: int, fill: int) -> None:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from . import cache
+
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -29,12 +31,12 @@ class Frozen(RuntimeError):
 
 
 class Compiler(Protocol):
-    """Makes the cubin of a kernel family. ``arch`` is spelled "sm_90"."""
+    """Makes the cubin of a unit of kernels (a family's, or those of one of its dtypes). ``arch`` is spelled "sm_90"."""
 
-    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+    def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         """All that decides the result: source, headers, flags, compiler version."""
 
-    def compile(self, family: str, arch: str) -> bytes:
+    def compile(self, unit: str, arch: str) -> bytes:
         """The cubin.
 
         Raises:
@@ -65,10 +67,10 @@ def default_cache_folder() -> Path | None:
 
 
 class KernelStore:
-    """Answers where the cubin of a kernel family for an architecture is.
+    """Answers where the cubin of a unit of kernels for an architecture is.
 
     Args:
-        packaged: folder with ``sm_XX/<family>.cubin`` (and ``compute_XX/<family>.ptx``), or None. Only read.
+        packaged: folder with ``sm_XX/<unit>.cubin`` (and ``compute_XX/<unit>.ptx``), or None. Only read.
         cache: the user's folder; None or unwritable: a private temporary one, with one warning.
         compiler: makes what is not there; None: nothing is compiled.
         accepts_ptx: whether the driver takes this PTX file (its version may be newer than the driver).
@@ -91,26 +93,26 @@ class KernelStore:
         self._temporary: Path | None = None
         self._warned: set[str] = set()
 
-    def resolve(self, family: str, arch: int) -> str | None:
+    def resolve(self, unit: str, arch: int) -> str | None:
         """The path of a file that the driver loads on compute capability ``arch`` (90 for 9.0), or None."""
-        found = self._find_packaged(family, arch)
+        found = self._find_packaged(unit, arch)
         if found is None and self._compiler is not None:
-            found = self._find_compiled(self._compiler, family, f"sm_{arch}")
+            found = self._find_compiled(self._compiler, unit, f"sm_{arch}" if arch else "this machine")
         if found is None:
-            found = self._find_ptx(family, arch)
+            found = self._find_ptx(unit, arch)
         return None if found is None else str(found)
 
     # ---- the package ----
 
-    def _find_packaged(self, family: str, arch: int) -> Path | None:
+    def _find_packaged(self, unit: str, arch: int) -> Path | None:
         # A cubin also runs on later minor versions of its major compute capability.
         for minor in range(arch % 10, -1, -1):
-            path = self._packaged_file(f"sm_{arch // 10 * 10 + minor}", f"{family}.cubin")
+            path = self._packaged_file(f"sm_{arch // 10 * 10 + minor}", f"{unit}.cubin")
             if path is not None:
                 return path
         return None
 
-    def _find_ptx(self, family: str, arch: int) -> Path | None:
+    def _find_ptx(self, unit: str, arch: int) -> Path | None:
         if self._packaged is None:
             return None
         versions = sorted(
@@ -122,7 +124,7 @@ class KernelStore:
             reverse=True,
         )
         for version in versions:
-            path = self._packaged_file(f"compute_{version}", f"{family}.ptx")
+            path = self._packaged_file(f"compute_{version}", f"{unit}.ptx")
             if version <= arch and path is not None and self._accepts_ptx(path):
                 return path
         return None
@@ -133,32 +135,30 @@ class KernelStore:
 
     # ---- the cache, and the compiler behind it ----
 
-    def _find_compiled(self, compiler: Compiler, family: str, arch: str) -> Path | None:
+    def _find_compiled(self, compiler: Compiler, unit: str, arch: str) -> Path | None:
         try:
-            key = cache_key(compiler.inputs(family, arch))
+            key = cache_key(compiler.inputs(unit, arch))
         except Exception as error:  # a missing compiler must not fail the call: the definition runs
-            self._warn(f"avo_ops: no kernel {family} for {arch}: {error}")
+            self._warn(f"avo_ops: no kernel {unit} for {arch}: {error}")
             return None
         for folder in (self._cache, self._temporary):
             found = _lookup(folder, key, self._suffix) if folder is not None else None
             if found is not None:
                 return found
-        return self._compiled(compiler, family, arch, key)
+        return self._compiled(compiler, unit, arch, key)
 
-    def _compiled(self, compiler: Compiler, family: str, arch: str, key: str) -> Path | None:
+    def _compiled(self, compiler: Compiler, unit: str, arch: str, key: str) -> Path | None:
         if self._cache is not None and self._writable:
             try:
-                return self._compiled_into(self._cache, compiler, family, arch, key)
+                return self._compiled_into(self._cache, compiler, unit, arch, key)
             except OSError as error:
                 self._writable = False  # what is in it is still read
                 self._warn(f"avo_ops: kernels cannot be kept in {self._cache} ({error}): set AVO_OPS_CACHE")
         elif self._cache is None:
             self._warn("avo_ops: there is no folder to keep kernels in: set AVO_OPS_CACHE")
-        return self._compiled_into(self._temporary_folder(), compiler, family, arch, key)
+        return self._compiled_into(self._temporary_folder(), compiler, unit, arch, key)
 
-    def _compiled_into(
-        self, folder: Path, compiler: Compiler, family: str, arch: str, key: str
-    ) -> Path | None:
+    def _compiled_into(self, folder: Path, compiler: Compiler, unit: str, arch: str, key: str) -> Path | None:
         with _locked(folder, key) as alone:
             found = _lookup(folder, key, self._suffix)  # another process may have been faster
             if found is not None:
@@ -166,13 +166,15 @@ class KernelStore:
             if alone:
                 _remove_leftovers(folder, key, self._suffix)
             try:
-                binary = compiler.compile(family, arch)
+                binary = compiler.compile(unit, arch)
             except Frozen:
                 raise
             except Exception as error:
-                self._warn(f"avo_ops: no kernel {family} for {arch}: {error}")
+                self._warn(f"avo_ops: no kernel {unit} for {arch}: {error}")
                 return None
-            return _publish(folder, key, binary, self._suffix)
+            path = _publish(folder, key, binary, self._suffix)
+        cache.prune(folder, keep=path)
+        return path
 
     def _temporary_folder(self) -> Path:
         with self._mutex:
@@ -210,6 +212,8 @@ def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
         except OSError:
             continue
         if path.name == f"{key}-{_checksum(content)}{suffix}":
+            with contextlib.suppress(OSError):  # a folder that may only be read
+                os.utime(path)  # the entries used least recently are removed first
             return path
     return None
 

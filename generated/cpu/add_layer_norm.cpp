@@ -33,26 +33,26 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
     }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
-    V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t2_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t2_block(C(0));
       V sum_centred_block(C(0));
+      V t2_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V residual_out = x + residual;
         const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
-        t2_block = part.sum(t2_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t2_block = part.sum(t2_block, centred * centred);
       });
-      t2_lanes = t2_lanes + t2_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t2_lanes = t2_lanes + t2_block;
     }
-    const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t2 = hsum(t2_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t2 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t2 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t3 = -(residue * rstd);
     store_stat<C>(a, 4, row, rstd);
@@ -99,26 +99,26 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
     }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
-    V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t2_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t2_block(C(0));
       V sum_centred_block(C(0));
+      V t2_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V residual_out = x + residual;
         const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-        t2_block = part.sum(t2_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t2_block = part.sum(t2_block, centred * centred);
       });
-      t2_lanes = t2_lanes + t2_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t2_lanes = t2_lanes + t2_block;
     }
-    const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t2 = hsum(t2_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t2 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t2 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t3 = -(residue * rstd);
     store_stat<C>(a, 5, row, rstd);
@@ -167,26 +167,26 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
     }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
-    V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t2_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t2_block(C(0));
       V sum_centred_block(C(0));
+      V t2_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V residual_out = x + residual;
         const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-        t2_block = part.sum(t2_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t2_block = part.sum(t2_block, centred * centred);
       });
-      t2_lanes = t2_lanes + t2_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t2_lanes = t2_lanes + t2_block;
     }
-    const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t2 = hsum(t2_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t2 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t2 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t3 = -(residue * rstd);
     store_stat<C>(a, 5, row, rstd);
@@ -236,26 +236,26 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
     }
     const C t1 = hsum(t1_lanes);
     const C mean = t1 / C(N);
-    V t2_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t2_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t2_block(C(0));
       V sum_centred_block(C(0));
+      V t2_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V residual_out = x + residual;
         const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
-        t2_block = part.sum(t2_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t2_block = part.sum(t2_block, centred * centred);
       });
-      t2_lanes = t2_lanes + t2_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t2_lanes = t2_lanes + t2_block;
     }
-    const C t2 = hsum(t2_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t2 = hsum(t2_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t2 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t2 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t3 = -(residue * rstd);
     store_stat<C>(a, 6, row, rstd);

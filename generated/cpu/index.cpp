@@ -6,12 +6,10 @@
 
 namespace AVO_ISA_NAMESPACE {
 
-AVO_HIDDEN extern const AvoKernelEntry kernels_gelu[];
-AVO_HIDDEN extern const int kernels_gelu_count;
-AVO_HIDDEN extern const AvoKernelEntry kernels_silu[];
-AVO_HIDDEN extern const int kernels_silu_count;
-AVO_HIDDEN extern const AvoKernelEntry kernels_bias_gelu[];
-AVO_HIDDEN extern const int kernels_bias_gelu_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_activations[];
+AVO_HIDDEN extern const int kernels_activations_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_bias[];
+AVO_HIDDEN extern const int kernels_bias_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_layer_norm[];
 AVO_HIDDEN extern const int kernels_layer_norm_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[];
@@ -34,9 +32,8 @@ static int gather(const AvoKernelEntry* table, int count, int at) {
 extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int* count) {
   using namespace AVO_ISA_NAMESPACE;
   int at = 0;
-  at = gather(kernels_gelu, kernels_gelu_count, at);
-  at = gather(kernels_silu, kernels_silu_count, at);
-  at = gather(kernels_bias_gelu, kernels_bias_gelu_count, at);
+  at = gather(kernels_activations, kernels_activations_count, at);
+  at = gather(kernels_bias, kernels_bias_count, at);
   at = gather(kernels_layer_norm, kernels_layer_norm_count, at);
   at = gather(kernels_rms_norm, kernels_rms_norm_count, at);
   at = gather(kernels_add_layer_norm, kernels_add_layer_norm_count, at);

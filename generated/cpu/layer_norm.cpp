@@ -29,24 +29,24 @@ AVO_KERNEL void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64
     }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
-    V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t1_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
       V sum_centred_block(C(0));
+      V t1_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        t1_block = part.sum(t1_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t1_block = part.sum(t1_block, centred * centred);
       });
-      t1_lanes = t1_lanes + t1_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t1_lanes = t1_lanes + t1_block;
     }
-    const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t1 = hsum(t1_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t1 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t1 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t2 = -(residue * rstd);
     store_stat<C>(a, 2, row, rstd);
@@ -85,24 +85,24 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
     }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
-    V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t1_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
       V sum_centred_block(C(0));
+      V t1_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        t1_block = part.sum(t1_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t1_block = part.sum(t1_block, centred * centred);
       });
-      t1_lanes = t1_lanes + t1_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t1_lanes = t1_lanes + t1_block;
     }
-    const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t1 = hsum(t1_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t1 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t1 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t2 = -(residue * rstd);
     store_stat<C>(a, 3, row, rstd);
@@ -143,24 +143,24 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
     }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
-    V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t1_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
       V sum_centred_block(C(0));
+      V t1_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        t1_block = part.sum(t1_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t1_block = part.sum(t1_block, centred * centred);
       });
-      t1_lanes = t1_lanes + t1_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t1_lanes = t1_lanes + t1_block;
     }
-    const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t1 = hsum(t1_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t1 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t1 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t2 = -(residue * rstd);
     store_stat<C>(a, 3, row, rstd);
@@ -202,24 +202,24 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
     }
     const C sum_x = hsum(sum_x_lanes);
     const C mean = sum_x / C(N);
-    V t1_lanes(C(0));
     V sum_centred_lanes(C(0));
+    V t1_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
       V sum_centred_block(C(0));
+      V t1_block(C(0));
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        t1_block = part.sum(t1_block, centred * centred);
         sum_centred_block = part.sum(sum_centred_block, centred);
+        t1_block = part.sum(t1_block, centred * centred);
       });
-      t1_lanes = t1_lanes + t1_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+      t1_lanes = t1_lanes + t1_block;
     }
-    const C t1 = hsum(t1_lanes);
     const C sum_centred = hsum(sum_centred_lanes);
+    const C t1 = hsum(t1_lanes);
     const C residue = sum_centred / C(N);
-    const C variance = t1 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t1 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t2 = -(residue * rstd);
     store_stat<C>(a, 4, row, rstd);

@@ -39,7 +39,7 @@ AVO_KERNEL void softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
       const V shifted = m_exp(x - V(max_x));
-      part.store(y_row + c, shifted * V(t1));
+      part.store(y_row + c, m_quotient(shifted, V(sum_shifted), V(t1)));
     });
     close_row<C>(a, 1, row, 0, N, y_row);
   }

@@ -43,8 +43,8 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     const C mean = t1 / C(N);
-    C t2 = C(0);
     C sum_centred = C(0);
+    C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -60,13 +60,13 @@ AVO_INLINE void add_layer_norm_forward_weight_loop(
       tile.each([&](int p, int j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = m_round_to<X>(residual_out) - mean;
-        t2 += centred * centred;
         sum_centred += centred;
+        t2 += centred * centred;
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2, sum_centred);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred, t2);
     const C residue = sum_centred / C(N);
-    const C variance = t2 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t2 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t3 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;

@@ -64,7 +64,7 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias(
           const C t4 = m_fma(t, t3, C(1.0));
           const C u = t2 * t4;
           const C t5 = m_sigmoid<A>(u);
-          const C t6 = t1 * grad_vec[p][j] * (t5 * (C(1.0) - t5));
+          const C t6 = t1 * grad_vec[p][j] * (t5 * m_sigmoid_rest<A>(u, t5));
           const C t7 = t2 * t6;
           if (live) sum_grad_bias[p][j] += m_fma(t5, grad_vec[p][j], m_where(m_and(m_ge(t1, C(-30.0)), m_le(t1, C(30.0))), m_fma(C(1.5957691216057308), t4 * t6, m_fma(C(0.044715), t * t7, t3 * t7)), C(0.0)));
         }

@@ -59,7 +59,7 @@ AVO_INLINE void gelu_backward_tanh_rows(
           const C t3 = m_fma(t, t2, C(1.0));
           const C u = t1 * t3;
           const C t4 = m_sigmoid<A>(u);
-          const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * (C(1.0) - t4));
+          const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * m_sigmoid_rest<A>(u, t4));
           const C t6 = t1 * t5;
           grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
         }

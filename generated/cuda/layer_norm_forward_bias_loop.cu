@@ -36,8 +36,8 @@ AVO_INLINE void layer_norm_forward_bias_loop(
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
     const C mean = sum_x / C(N);
-    C t1 = C(0);
     C sum_centred = C(0);
+    C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -47,13 +47,13 @@ AVO_INLINE void layer_norm_forward_bias_loop(
         clear(x_vec);
       tile.each([&](int p, int j) {
         const C centred = x_vec[p][j] - mean;
-        t1 += centred * centred;
         sum_centred += centred;
+        t1 += centred * centred;
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1, sum_centred);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred, t1);
     const C residue = sum_centred / C(N);
-    const C variance = t1 / C(N) - residue * residue;
+    const C variance = m_fma(-residue, residue, t1 / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t2 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;

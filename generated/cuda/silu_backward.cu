@@ -25,7 +25,7 @@ AVO_INLINE void silu_backward(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C t1 = m_sigmoid<A>(x_vec[p][j]);
-        grad_x_out[j] = m_fma(t1 * (C(1.0) - t1), x_vec[p][j] * grad_vec[p][j], t1 * grad_vec[p][j]);
+        grad_x_out[j] = m_fma(t1 * m_sigmoid_rest<A>(x_vec[p][j], t1), x_vec[p][j] * grad_vec[p][j], t1 * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr, p, grad_x_out, true);
     }

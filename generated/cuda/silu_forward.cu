@@ -22,7 +22,7 @@ AVO_INLINE void silu_forward(
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        y_out[j] = x_vec[p][j] * m_sigmoid<A>(x_vec[p][j]);
+        y_out[j] = m_x_sigmoid<A>(x_vec[p][j]);
       }
       tile.store(y_ptr, p, y_out, true);
     }

@@ -46,7 +46,7 @@ AVO_INLINE void silu_forward_rows(
         C y_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          y_out[j] = x_vec[p][j] * m_sigmoid<A>(x_vec[p][j]);
+          y_out[j] = m_x_sigmoid<A>(x_vec[p][j]);
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }

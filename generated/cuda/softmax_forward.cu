@@ -62,7 +62,7 @@ AVO_INLINE void softmax_forward(
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C shifted = m_exp<A>(x_vec[p][j] - max_x);
-        y_out[j] = shifted * t1;
+        y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -10,7 +10,7 @@
   row(neg) row(abs) row(sign) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip) row(tanh)       \
       row(erf) row(sin) row(cos) row(floor)
 #define MATH_APPROXIMATE(row)                                                                                \
-  row(exp) row(sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr)
+  row(exp) row(sigmoid) row(x_sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr) row(sigmoid_rest)
 #define MATH_UNARY(row) MATH_EXACT(row) MATH_APPROXIMATE(row)
 
 enum MathUnary {
@@ -59,6 +59,10 @@ AVO_INLINE T m_ndtr(T x) {
 template <class T>
 AVO_INLINE T m_x_ndtr(T x) {
   return m_x_ndtr(x, m_exp_neg_half_sq(x));
+}
+template <class T>
+AVO_INLINE T m_sigmoid_rest(T x) {
+  return m_sigmoid_rest(x, m_sigmoid(x));
 }
 
 template <class C>
@@ -167,11 +171,14 @@ C scalar(int function, C x) {
   switch (function) {
     case kMath_exp: return m_exp<A>(x);
     case kMath_sigmoid: return m_sigmoid<A>(x);
+    case kMath_x_sigmoid: return m_x_sigmoid<A>(x);
     case kMath_exp_neg_sq: return m_exp_neg_sq<A>(x);
     case kMath_erfc: return m_erfc<A>(x, m_exp_neg_sq<A>(x));
     case kMath_exp_neg_half_sq: return m_exp_neg_half_sq<A>(x);
     case kMath_ndtr: return m_ndtr<A>(x, m_exp_neg_half_sq<A>(x));
     case kMath_x_ndtr: return m_x_ndtr<A>(x, m_exp_neg_half_sq<A>(x));
+    // For 16-bit results it is 1 - s as it stands.
+    case kMath_sigmoid_rest: return m_sigmoid_rest(x, m_sigmoid(x));
 #define MATH_ROW(name)                                                                                       \
   case kMath_##name: return m_##name(x);
     MATH_EXACT(MATH_ROW)
@@ -264,11 +271,13 @@ W reference(int function, W x) {
     case kMath_rsqrt: return 1 / std::sqrt(x);
     case kMath_recip: return 1 / x;
     case kMath_sigmoid: return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+    case kMath_x_sigmoid: return x * (x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)));
     case kMath_tanh: return std::tanh(x);
     case kMath_erf: return std::erf(x);
     case kMath_sin: return std::sin(x);
     case kMath_cos: return std::cos(x);
     case kMath_floor: return std::floor(x);
+    case kMath_sigmoid_rest: return x > 0 ? std::exp(-x) / (1 + std::exp(-x)) : 1 / (1 + std::exp(x));
     case kMath_exp_neg_sq: return std::exp(-x * x);
     case kMath_exp_neg_half_sq: return std::exp(-x * x / 2);
     case kMath_ndtr: return std::erfc(-x * W(M_SQRT1_2l)) / 2;

@@ -64,6 +64,12 @@
   -0.13509579f, 0.387937427f, -0.12959674f, 0.283061147f, \
   0.16666472f, 0.215689152f, 0.211339444f
 
+// Phi(x) = 1/2 + x P(x^2), |x| <= 1; relative to Phi(-|x|).
+// Error of the rounded polynomial <= 4.86e-8.
+#define AVO_POLYNOMIAL_NDTR_NEAR_F32 \
+  5.25047426e-07f, -9.2342907e-06f, 0.000115269962f, -0.0011872577f, \
+  0.0099735409f, -0.066490382f, 0.398942292f
+
 // Phi(-x) = exp(-x^2 / 2) k P(k), k = 1 / (1 + s x), 0 <= x <= 14.5; relative.
 // Error of the rounded polynomial <= 2.52e-8.
 #define AVO_POLYNOMIAL_NDTR_F32 \

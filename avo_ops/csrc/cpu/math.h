@@ -141,6 +141,20 @@ template <class R> AVO_INLINE R r_sigmoid(R x) {
   return (x < R{} ? e : one) / (one + e);
 }
 
+// x sigmoid(x) with one rounding fewer than the product.
+template <class R> AVO_INLINE R r_x_sigmoid(R x) {
+  using C = typename LaneOf<R>::type;
+  const R e = r_exp(-r_abs(x));
+  return (x < R{} ? x * e : x) / (splat(C(1)) + e);
+}
+
+// 1 - sigmoid(x), of the same exponential.
+template <class R> AVO_INLINE R r_sigmoid_rest(R x) {
+  using C = typename LaneOf<R>::type;
+  const R one = splat(C(1)), e = r_exp(-r_abs(x));
+  return (x > R{} ? e : one) / (one + e);
+}
+
 // Near 0 a polynomial; else 1 - 2 p / (1 + p) with p = exp(-2 |x|), where the error of the quotient shrinks.
 template <class R> AVO_INLINE R r_tanh(R x) {
   using C = typename LaneOf<R>::type;
@@ -269,6 +283,7 @@ AVO_UNARY_BOTH(expm1)
 AVO_UNARY_BOTH(exp_neg_sq)
 AVO_UNARY_BOTH(exp_neg_half_sq)
 AVO_UNARY_BOTH(sigmoid)
+AVO_UNARY_BOTH(x_sigmoid)
 AVO_UNARY_BOTH(tanh)
 AVO_UNARY_BOTH(floor)
 AVO_UNARY(log, float)
@@ -303,6 +318,34 @@ AVO_MORE(float)
 AVO_MORE(double)
 #undef AVO_MORE
 
+// 1 - s, where s = m_sigmoid(x).
+#define AVO_SIGMOID_REST(type)                                                                                         \
+  AVO_INLINE Vec<type> m_sigmoid_rest(Vec<type> x, Vec<type>) {                                                        \
+    return each<type>([](auto u) AVO_LAMBDA { return r_sigmoid_rest(u); }, x);                                         \
+  }                                                                                                                    \
+  AVO_INLINE type m_sigmoid_rest(type x, type) { return r_sigmoid_rest(splat(x))[0]; }
+AVO_SIGMOID_REST(float)
+AVO_SIGMOID_REST(double)
+#undef AVO_SIGMOID_REST
+
+// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, where the product is the quotient.
+template <class R> AVO_INLINE R r_quotient(R a, R b, R r) {
+#if AVO_HAS_FMA
+  const R q = a * r, corrected = r_fma(r_fma(-b, q, a), r, q);
+  return corrected == corrected ? corrected : q;
+#else
+  return a / b;
+#endif
+}
+#define AVO_QUOTIENT(type)                                                                                             \
+  AVO_INLINE Vec<type> m_quotient(Vec<type> a, Vec<type> b, Vec<type> r) {                                             \
+    return each<type>([](auto x, auto y, auto z) AVO_LAMBDA { return r_quotient(x, y, z); }, a, b, r);                 \
+  }                                                                                                                    \
+  AVO_INLINE type m_quotient(type a, type b, type r) { return r_quotient(splat(a), splat(b), splat(r))[0]; }
+AVO_QUOTIENT(float)
+AVO_QUOTIENT(double)
+#undef AVO_QUOTIENT
+
 // erfc(z), given e = m_exp_neg_sq(z); double takes libm's erfc and ignores e.
 AVO_INLINE Vec<float> m_erfc(Vec<float> z, Vec<float> e) {
   return each<float>([](auto x, auto y) AVO_LAMBDA { return r_erfc(x, y); }, z, e);
@@ -314,7 +357,14 @@ AVO_INLINE double m_erfc(double z, double) { return m_erfc_libm(z); }
 // Phi(x), given e = m_exp_neg_half_sq(x), from the tail Phi(-|x|); and x Phi(x) = max(x, 0) - |x| Phi(-|x|), which is
 // no more inexact than the tail. The bound keeps inf * 0 out, the -0 the sign of a zero.
 template <class R> AVO_INLINE R r_ndtr(R x, R tail) {
-  return x < R{} ? tail : splat(typename LaneOf<R>::type(1)) - tail;
+  const R far = x < R{} ? tail : splat(typename LaneOf<R>::type(1)) - tail;
+  if constexpr (sizeof(typename LaneOf<R>::type) == 4) {
+    // Near 0 the tail's variable k would magnify its rounding.
+    const R near = r_fma(x, horner(x * x, AVO_POLYNOMIAL_NDTR_NEAR_F32), splat(0.5f));
+    return r_abs(x) < splat(1.0f) ? near : far;
+  } else {
+    return far;
+  }
 }
 template <class R> AVO_INLINE R r_x_ndtr(R x, R tail) {
   using C = typename LaneOf<R>::type;

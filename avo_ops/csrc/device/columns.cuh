@@ -56,7 +56,7 @@ AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index> &tile, C (&sum)[
 }
 
 // The sum of one column over the `groups` partial rows. A block has 32 columns and kThreads / 32 threads a column;
-// thread r of a column adds the rows r, r + kThreads / 32, ..., then the threads' sums are added in ascending order.
+// thread r of a column adds the rows r, r + kThreads / 32, ..., then the threads' sums are added in pairs.
 template <int kThreads, class C>
 AVO_INLINE C finish_column(const C *__restrict__ partials, int64_t groups, int64_t stride, int64_t column,
                            bool exists) {
@@ -71,10 +71,15 @@ AVO_INLINE C finish_column(const C *__restrict__ partials, int64_t groups, int64
   __syncthreads();
   shared[own][lane] = sum;
   __syncthreads();
-  C total = shared[0][lane];
+  C total[kStep];
 #pragma unroll
-  for (int r = 1; r < kStep; ++r) total += shared[r][lane];
-  return total;
+  for (int r = 0; r < kStep; ++r) total[r] = shared[r][lane];
+#pragma unroll
+  for (int pairs = kStep / 2; pairs > 0; pairs /= 2)
+#pragma unroll
+    for (int r = 0; r < kStep / 2; ++r)
+      if (r < pairs) total[r] += total[r + pairs];
+  return total[0];
 }
 
 } // namespace avo

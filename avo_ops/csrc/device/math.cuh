@@ -157,8 +157,29 @@ AVO_MATH float m_exp_neg_half_sq(float x) {
   return avo_exp_neg(0.5f * square, 0.5f * fmaf(x, x, -square));
 }
 
-// 1 / (1 + exp(-x)).
-AVO_MATH float m_sigmoid(float x) { return avo_rcp(1.0f + m_exp(-x)); }
+// One Newton step on the approximation of 1 / x, for an x whose reciprocal is normal.
+AVO_MATH float avo_rcp_refined(float x) {
+  const float y = avo_rcp(x);
+  return fmaf(y, fmaf(-x, y, 1.0f), y);
+}
+
+// 1 / (1 + exp(-x)), by the exponential of -|x|: sigmoid(-x) is then one product more.
+AVO_MATH float m_sigmoid(float x) {
+  const float e = m_exp(-fabsf(x)), upper = avo_rcp_refined(1.0f + e);
+  return x < 0.0f ? e * upper : upper;
+}
+// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, where the product is the quotient.
+AVO_MATH float m_quotient(float a, float b, float r) {
+  const float q = a * r, corrected = fmaf(fmaf(-b, q, a), r, q);
+  return corrected == corrected ? corrected : q;
+}
+// x sigmoid(x) with one rounding fewer than the product.
+AVO_MATH float m_x_sigmoid(float x) {
+  const float e = m_exp(-fabsf(x));
+  return (x < 0.0f ? x * e : x) / (1.0f + e);
+}
+// 1 - sigmoid(x); s = m_sigmoid(x).
+AVO_MATH float m_sigmoid_rest(float x, float) { return m_sigmoid(-x); }
 
 // Near 0 a polynomial; else 1 - 2 / (exp(2 |x|) + 1), where the error of exp shrinks and needs no correction.
 AVO_MATH float m_tanh(float x) {
@@ -221,6 +242,18 @@ template <class A> AVO_MATH float m_sigmoid(float x) {
   if constexpr (AvoIsCoarse<A>::value) return avo_rcp(1.0f + avo_ex2(x * -AVO_LOG2E));
   return m_sigmoid(x);
 }
+template <class A> AVO_MATH float m_quotient(float a, float b, float r) {
+  if constexpr (AvoIsCoarse<A>::value) return a * r;
+  return m_quotient(a, b, r);
+}
+template <class A> AVO_MATH float m_x_sigmoid(float x) {
+  if constexpr (AvoIsCoarse<A>::value) return x * m_sigmoid<A>(x);
+  return m_x_sigmoid(x);
+}
+template <class A> AVO_MATH float m_sigmoid_rest(float x, float s) {
+  if constexpr (AvoIsCoarse<A>::value) return 1.0f - s;
+  return m_sigmoid_rest(x, s);
+}
 template <class A> AVO_MATH float m_erfc(float z, float e) {
   if constexpr (AvoIsCoarse<A>::value) {
     const float k = avo_rcp(fmaf(AVO_ERFC_SCALE, fabsf(z), 1.0f));
@@ -236,14 +269,20 @@ template <class A> AVO_MATH float avo_ndtr_tail(float a, float e) {
     const float k = avo_rcp(fmaf(AVO_NDTR_SCALE_ROUGH, a, 1.0f));
     return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_BF16));
   }
-  const float k = avo_rcp(fmaf(AVO_NDTR_SCALE, a, 1.0f));
-  if constexpr (AvoIsCoarse<A>::value) return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_F16));
+  if constexpr (AvoIsCoarse<A>::value) {
+    const float k = avo_rcp(fmaf(AVO_NDTR_SCALE, a, 1.0f));
+    return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_F16));
+  }
+  const float k = avo_rcp_refined(fmaf(AVO_NDTR_SCALE, a, 1.0f));
   return e * (k * avo_horner(k, AVO_POLYNOMIAL_NDTR_F32));
 }
-// Phi(x).
+// Phi(x). In float32 near 0 by a polynomial: the tail's variable k would magnify its rounding, and the gradient of GELU
+// the result.
 template <class A> AVO_MATH float m_ndtr(float x, float e) {
-  const float tail = avo_ndtr_tail<A>(fabsf(x), e);
-  return x < 0.0f ? tail : 1.0f - tail;
+  const float tail = avo_ndtr_tail<A>(avo_min_nan(fabsf(x), 1e18f), e), far = x < 0.0f ? tail : 1.0f - tail;
+  if constexpr (AvoIsCoarse<A>::value) return far;
+  const float near = fmaf(x, avo_horner(x * x, AVO_POLYNOMIAL_NDTR_NEAR_F32), 0.5f);
+  return fabsf(x) < 1.0f ? near : far;
 }
 // x Phi(x) = max(x, 0) - |x| Phi(-|x|): no more than the tail is inexact. The bound keeps inf * 0 out, the -0 the sign
 // of a zero.
@@ -271,6 +310,9 @@ AVO_MATH double m_sigmoid(double x) {
   const double e = exp(-fabs(x)), upper = 1.0 / (1.0 + e);
   return x < 0.0 ? e * upper : upper;
 }
+AVO_MATH double m_quotient(double a, double b, double) { return a / b; }
+AVO_MATH double m_x_sigmoid(double x) { return x * m_sigmoid(x); }
+AVO_MATH double m_sigmoid_rest(double x, double) { return m_sigmoid(-x); }
 AVO_MATH double m_tanh(double x) { return tanh(x); }
 AVO_MATH double m_rsqrt(double x) { return 1.0 / sqrt(x); }
 AVO_MATH double m_erfc(double z, double) { return erfc(z); }
@@ -293,6 +335,9 @@ template <class A> AVO_MATH double m_exp(double x) { return m_exp(x); }
 template <class A> AVO_MATH double m_exp_neg_sq(double z) { return m_exp_neg_sq(z); }
 template <class A> AVO_MATH double m_exp_neg_half_sq(double x) { return m_exp_neg_half_sq(x); }
 template <class A> AVO_MATH double m_sigmoid(double x) { return m_sigmoid(x); }
+template <class A> AVO_MATH double m_quotient(double a, double b, double r) { return m_quotient(a, b, r); }
+template <class A> AVO_MATH double m_x_sigmoid(double x) { return m_x_sigmoid(x); }
+template <class A> AVO_MATH double m_sigmoid_rest(double x, double s) { return m_sigmoid_rest(x, s); }
 template <class A> AVO_MATH double m_erfc(double z, double e) { return m_erfc(z, e); }
 template <class A> AVO_MATH double m_ndtr(double x, double e) { return m_ndtr(x, e); }
 template <class A> AVO_MATH double m_x_ndtr(double x, double e) { return m_x_ndtr(x, e); }

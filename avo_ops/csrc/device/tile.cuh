@@ -5,12 +5,16 @@
 
 namespace avo {
 
+// What a kernel knows of the number of columns, in place of the number: that rows are whole chunks, and start at one.
+constexpr int kWholeChunks = -1;
+
 // T threads share a row; vector p of thread t holds the columns [(p * T + t) * V, ... + V) of the tile. The map does
 // not depend on addresses: rows that start between two 16-byte chunks are read by chunks and shifted into place. kN >
-// 0: the number of columns is known at compile time, and every row and operand starts at a chunk. Index is int64_t
-// where a row may have more than 2^31 columns.
+// 0: the number of columns is known at compile time, and every row and operand starts at a chunk; kWholeChunks: that
+// alone; 0: nothing. Index is int64_t where a row may have more than 2^31 columns.
 template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   static constexpr bool kExact = kN > 0 && kN == T * P * V;
+  static constexpr bool kAligned = kN != 0;
   static constexpr int kSpan = T < 32 ? T : 32; // threads of a row in one warp
 
   int thread;  // in the row
@@ -34,41 +38,39 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     return first + Index((p * T + thread / kSpan * kSpan) * V) < columns;
   }
 
-  // f(p, j) for every element that exists, in ascending order; without a test for each where all vectors are whole.
+  // f(p, j) for every element that exists, in ascending order; without a test for each where a vector is whole.
   template <class F> AVO_INLINE void each(const F &f) const {
-    // With four elements in a vector or fewer, the tests cost nothing beside the bytes.
-    if (kN > 0 || (V > 4 && columns % V == 0)) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) {
-        if (left(p) <= 0) continue;
+    for (int p = 0; p < P; ++p) {
+      const Index own = left(p);
+      if (kAligned ? own > 0 : own >= V) {
 #pragma unroll
         for (int j = 0; j < V; ++j) f(p, j);
-      }
-    } else {
+      } else if (!kAligned && own > 0) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) {
-#pragma unroll
-        for (int j = 0; j < V; ++j)
-          if (Index(j) < left(p)) f(p, j);
+        for (int j = 0; j < V - 1; ++j)
+          if (Index(j) < own) f(p, j);
       }
     }
   }
 
   // Load a row; elements that do not exist are unspecified. A chunk is read only if it holds an element of the row.
   template <class X> AVO_INLINE void load(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
-    const uint32_t offset = kN > 0 ? 0 : uint32_t(uint64_t(row)) & 15;
+    const uint32_t offset = kAligned ? 0 : uint32_t(uint64_t(row)) & 15;
     const char *const base = reinterpret_cast<const char *>(row) - offset;
 #pragma unroll
     for (int p = 0; p < P; ++p) v[p].load_chunks(chunk(base, p, sizeof(X)), left(p));
-    if (kN == 0 && offset != 0) {
+    if (!kAligned && offset != 0) {
       constexpr int kBytes = V * int(sizeof(X));
       const Index beyond = V - int(offset) / int(sizeof(X)); // elements of a vector that its own chunks hold
       uint4 next[P];
 #pragma unroll
       for (int p = 0; p < P; ++p)
         next[p] = left(p) > beyond ? load_chunk(chunk(base, p, sizeof(X)) + kBytes / 16) : make_uint4(0, 0, 0, 0);
+      with_word(offset, [&](auto word) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) v[p].shift(next[p], offset);
+        for (int p = 0; p < P; ++p) v[p].template shift<word.value>(next[p], offset);
+      });
     }
   }
 
@@ -90,16 +92,13 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     v.pack(value);
     X *const out = row + column(p);
     const Index own = live ? left(p) : 0;
-    if constexpr (kN > 0) {
+    if constexpr (kAligned) {
       if (own > 0) v.store(out);
       return;
     }
     const uint32_t offset = uint32_t(uint64_t(out)) & 15;
-    bool writes_chunk = own >= V, next_writes = false;
-    int begins = V;
     // A row that starts `offset` bytes into a chunk: each thread writes the chunk made of the end of its neighbour's
-    // vector and the beginning of its own. What lies at the ends of a warp's or of the row's span is written one by
-    // one.
+    // vector and the beginning of its own, but for what lies at the ends of a warp's or of the row's span.
     if (__any_sync(0xffffffffu, offset != 0)) {
       uint32_t both[8];
 #pragma unroll
@@ -107,25 +106,51 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
         both[i] = __shfl_up_sync(0xffffffffu, v.w[i], 1, kSpan);
         both[4 + i] = v.w[i];
       }
-      if (offset != 0) {
-        begins = (16 - int(offset)) / int(sizeof(X)); // elements in the chunk that the previous thread's vector begins
-        writes_chunk = thread % kSpan != 0 && own >= Index(begins);
-        next_writes = thread % kSpan != kSpan - 1 && own - V >= Index(begins);
-        shift_bytes<sizeof(X)>(both, 16 - offset);
-        if (writes_chunk)
-          *reinterpret_cast<uint4 *>(reinterpret_cast<char *>(out) - offset) =
-              make_uint4(both[0], both[1], both[2], both[3]);
-      }
+      if (offset != 0) store_between(out, offset, both, own, v);
     }
-    if (offset == 0 && writes_chunk) v.store(out);
-    if (own > 0 && !(writes_chunk && (next_writes || begins == V))) {
+    if (offset == 0 && own >= V) v.store(out);
+    if (offset == 0 && own > 0 && own < V) {
 #pragma unroll
-      for (int j = 0; j < V; ++j)
-        if (Index(j) < own && !(j < begins ? writes_chunk : next_writes)) v.store_one(out, j);
+      for (int j = 0; j < V - 1; ++j)
+        if (Index(j) < own) v.store_one(out, j);
     }
   }
 
 private:
+  // Store a vector that starts `offset` bytes into a chunk; `both`: the neighbour's words and its own.
+  template <class X>
+  AVO_INLINE void store_between(X *out, uint32_t offset, const uint32_t (&both)[8], Index own,
+                                const Vec<X, V> &v) const {
+    const int begins = (16 - int(offset)) / int(sizeof(X)); // elements in the chunk that the neighbour's vector begins
+    const bool head = own >= Index(begins), last = thread % kSpan == kSpan - 1 || own - V < Index(begins);
+    char *const chunk = reinterpret_cast<char *>(out) - offset;
+    with_word(16 - offset, [&](auto word) {
+      constexpr int kFirst = 4 - word.value; // the first word of the chunk that has nothing of the neighbour
+      uint32_t w[4];
+      take_words<sizeof(X), word.value>(both, 16 - offset, w);
+      if (head && thread % kSpan != 0) {
+        *reinterpret_cast<uint4 *>(chunk) = make_uint4(w[0], w[1], w[2], w[3]);
+      } else if (head) {
+        if (sizeof(X) < 4 && offset % 4 != 0) reinterpret_cast<uint16_t *>(chunk)[2 * kFirst - 1] = w[kFirst - 1] >> 16;
+#pragma unroll
+        for (int i = kFirst; i < 4; ++i) reinterpret_cast<uint32_t *>(chunk)[i] = w[i];
+      }
+      if (own >= V && last) { // no thread writes the chunk that its vector begins
+        uint32_t rest[kFirst];
+        take_words<sizeof(X), 4 + word.value>(both, 16 - offset, rest);
+#pragma unroll
+        for (int i = 0; i < kFirst - 1; ++i) reinterpret_cast<uint32_t *>(chunk + 16)[i] = rest[i];
+        if (sizeof(X) < 4 && offset % 4 != 0)
+          reinterpret_cast<uint16_t *>(chunk + 16)[2 * kFirst - 2] = rest[kFirst - 1];
+        else reinterpret_cast<uint32_t *>(chunk + 16)[kFirst - 1] = rest[kFirst - 1];
+      }
+    });
+    if (own >= V) return;
+#pragma unroll
+    for (int j = 0; j < V - 1; ++j)
+      if (Index(j) < own && !(head && j < begins)) v.store_one(out, j);
+  }
+
   AVO_INLINE const uint4 *chunk(const char *base, int p, int size) const {
     return reinterpret_cast<const uint4 *>(base + int64_t(column(p)) * size);
   }

@@ -5,19 +5,28 @@
 
 namespace avo {
 
-// Move the bytes at `offset` (0 to 15, a multiple of kUnit) of the words to the front.
-template <int kUnit, int kWords> AVO_INLINE void shift_bytes(uint32_t (&w)[kWords], uint32_t offset) {
-  if constexpr (kUnit <= 8) {
-#pragma unroll
-    for (int i = 0; i + 2 < kWords; ++i) w[i] = offset & 8 ? w[i + 2] : w[i];
+template <int k> struct Word {
+  static constexpr int value = k;
+};
+
+// f(Word<k>), k being the word of a chunk in which the byte lies: one branch in place of a choice for every word moved.
+template <class F> AVO_INLINE void with_word(uint32_t byte, const F &f) {
+  switch (byte / 4) {
+  case 0: f(Word<0>()); break;
+  case 1: f(Word<1>()); break;
+  case 2: f(Word<2>()); break;
+  default: f(Word<3>()); break;
   }
-  if constexpr (kUnit <= 4) {
+}
+
+// The words that begin at `byte`, a multiple of kUnit in word kWord of `in`.
+template <int kUnit, int kWord, int kIn, int kOut>
+AVO_INLINE void take_words(const uint32_t (&in)[kIn], uint32_t byte, uint32_t (&out)[kOut]) {
 #pragma unroll
-    for (int i = 0; i + 1 < kWords; ++i) w[i] = offset & 4 ? w[i + 1] : w[i];
-  }
-  if constexpr (kUnit <= 2) {
-#pragma unroll
-    for (int i = 0; i + 1 < kWords; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], offset % 4 * 8);
+  for (int i = 0; i < kOut; ++i) {
+    const uint32_t low = in[kWord + i];
+    if constexpr (kUnit >= 4) out[i] = low;
+    else out[i] = __funnelshift_r(low, kWord + i + 1 < kIn ? in[kWord + i + 1] : 0, byte % 4 * 8);
   }
 }
 
@@ -75,15 +84,13 @@ template <class X, int V> struct Vec {
     }
   }
 
-  // Bring the element at byte `offset` to the front; `next` is the chunk that follows.
-  AVO_INLINE void shift(uint4 next, uint32_t offset) {
+  // Bring the element at byte `offset`, in word kWord, to the front; `next` is the chunk that follows.
+  template <int kWord> AVO_INLINE void shift(uint4 next, uint32_t offset) {
     uint32_t in[kWords + 4];
 #pragma unroll
     for (int i = 0; i < kWords; ++i) in[i] = w[i];
     in[kWords] = next.x, in[kWords + 1] = next.y, in[kWords + 2] = next.z, in[kWords + 3] = next.w;
-    shift_bytes<sizeof(X)>(in, offset);
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) w[i] = in[i];
+    take_words<sizeof(X), kWord>(in, offset, w);
   }
 
   AVO_INLINE void store(X *p) const {

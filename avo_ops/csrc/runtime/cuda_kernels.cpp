@@ -77,9 +77,9 @@ bool read_file(const std::string &path, std::string &bytes) {
   return file.good() || file.eof() ? !bytes.empty() : false;
 }
 
-// Loads the cubin of a family; the reason of a failure in `why`.
-cuda::Library load_library(const std::string &family, int arch, std::string &why) {
-  const std::string path = resolve_kernels(family, arch);
+// Loads the cubin of a unit; the reason of a failure in `why`.
+cuda::Library load_library(const std::string &unit, int arch, std::string &why) {
+  const std::string path = resolve_kernels(unit, arch);
   if (path.empty()) {
     why = join("there is no cubin for sm_", arch);
     return nullptr;
@@ -90,7 +90,7 @@ cuda::Library load_library(const std::string &family, int arch, std::string &why
     return nullptr;
   }
   std::lock_guard<std::mutex> lock(kernels().mutex);
-  cuda::Library &library = kernels().libraries[{family, arch}];
+  cuda::Library &library = kernels().libraries[{unit, arch}];
   if (library) return library; // another thread was faster
   if (cuda::Result error =
           cuda::driver()->cuLibraryLoadData(&library, bytes.data(), nullptr, nullptr, 0, nullptr, nullptr, 0)) {
@@ -100,23 +100,23 @@ cuda::Library load_library(const std::string &family, int arch, std::string &why
   return library;
 }
 
-cuda::Library find_library(const std::string &family, int arch) {
+cuda::Library find_library(const std::string &unit, int arch) {
   {
     std::lock_guard<std::mutex> lock(kernels().mutex);
-    if (kernels().failed.count({family, arch})) return nullptr;
-    auto found = kernels().libraries.find({family, arch});
+    if (kernels().failed.count({unit, arch})) return nullptr;
+    auto found = kernels().libraries.find({unit, arch});
     if (found != kernels().libraries.end() && found->second) return found->second;
   }
   std::string why;
-  cuda::Library library = load_library(family, arch, why);
+  cuda::Library library = load_library(unit, arch, why);
   if (library) return library;
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(kernels().mutex);
-    kernels().failed.insert({family, arch});
-    first = kernels().warned.insert(family).second;
+    kernels().failed.insert({unit, arch});
+    first = kernels().warned.insert(unit).second;
   }
-  if (first) warn(join("avo_ops: no CUDA kernel of ", family, ", so plain torch operations run instead: ", why));
+  if (first) warn(join("avo_ops: no CUDA kernel of ", unit, ", so plain torch operations run instead: ", why));
   return nullptr;
 }
 
@@ -128,8 +128,8 @@ bool has_wait(cuda::Kernel kernel, int device) {
          version >= 90;
 }
 
-cuda::Kernel load_kernel(const Family &family, const Variant &variant, int arch) {
-  cuda::Library library = find_library(family.name, arch);
+cuda::Kernel load_kernel(const Variant &variant, int arch) {
+  cuda::Library library = find_library(variant.unit, arch);
   if (!library) return nullptr;
   cuda::Kernel kernel = nullptr;
   cuda::Result error = cuda::driver()->cuLibraryGetKernel(&kernel, library, variant.symbol.c_str());
@@ -137,10 +137,10 @@ cuda::Kernel load_kernel(const Family &family, const Variant &variant, int arch)
   bool first = false;
   {
     std::lock_guard<std::mutex> lock(kernels().mutex);
-    first = kernels().warned.insert(family.name).second;
+    first = kernels().warned.insert(variant.unit).second;
   }
   if (first)
-    warn(join("avo_ops: the cubin of ", family.name, " for sm_", arch, " has no kernel ", variant.symbol, " (",
+    warn(join("avo_ops: the cubin of ", variant.unit, " for sm_", arch, " has no kernel ", variant.symbol, " (",
               cuda::error_text(error), "), so plain torch operations run instead"));
   return nullptr;
 }
@@ -167,10 +167,10 @@ void prepare(cuda::Kernel kernel, const Variant &variant, int device) {
 
 void set_kernel_resolver(KernelResolver resolver) { kernels().resolver.store(resolver); }
 
-std::string resolve_kernels(const std::string &family, int arch) {
+std::string resolve_kernels(const std::string &unit, int arch) {
   KernelResolver resolver = kernels().resolver.load();
   char path[4096] = "";
-  return resolver && resolver(family.c_str(), arch, path, sizeof path) ? path : "";
+  return resolver && resolver(unit.c_str(), arch, path, sizeof path) ? path : "";
 }
 
 void set_warning_callback(WarningCallback callback) { kernels().warning.store(callback); }
@@ -202,7 +202,7 @@ cuda::Kernel cuda_kernel(const Family &family, const Variant &variant, const Tar
   if (slot < 0) return nullptr;
   void *kernel = variant.kernel[slot].load(std::memory_order_acquire);
   if (!kernel) {
-    kernel = load_kernel(family, variant, target.arch);
+    kernel = load_kernel(variant, target.arch);
     if (!kernel) return nullptr;
     if (family.kind == FamilyClass::Finish)
       variant.waits[slot].store(has_wait(static_cast<cuda::Kernel>(kernel), target.device), std::memory_order_relaxed);

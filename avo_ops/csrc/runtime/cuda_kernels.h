@@ -6,18 +6,18 @@
 
 namespace avo {
 
-// The path of a cubin for (family, arch) into `path`; 0 when there is none. Arch 0: of a library for the emulator.
-// Called without any lock held, and from any thread, also twice at once for the same family.
-using KernelResolver = int (*)(const char *family, int arch, char *path, int path_size);
+// The path of a cubin of (unit, arch) into `path`; 0 when there is none. Arch 0: of a library for the emulator.
+// Called without any lock held, and from any thread, also twice at once for the same unit.
+using KernelResolver = int (*)(const char *unit, int arch, char *path, int path_size);
 using WarningCallback = void (*)(const char *message);
 
 void set_kernel_resolver(KernelResolver resolver);
 // The path that it gives, or nothing.
-std::string resolve_kernels(const std::string &family, int arch);
+std::string resolve_kernels(const std::string &unit, int arch);
 void set_warning_callback(WarningCallback callback);
 void warn(const std::string &message);
 
-// Families that could not be loaded are asked for again.
+// Units that could not be loaded are asked for again.
 void forget_failed_kernels();
 
 // The device as a target; arch 0 when it cannot be used (no driver): then no kernel applies.

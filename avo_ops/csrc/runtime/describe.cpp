@@ -15,8 +15,8 @@
 //   skipped INDEX TEXT                               an alternative before the chosen one: why it did not serve
 //   alternative INDEX flat|rows
 //   step FAMILY SYMBOL grid X Y Z block B cluster C shared BYTES aligned 0|1
-//   variant VEC N|any [unaligned]                    of the last step: vector width, the width that it is for, whether
-//                                                    a variant for this N exists and needs aligned operands
+//   variant VEC N|chunks|any [unaligned]             of the last step: vector width, the width that it is for, whether
+//                                                    a variant exists that needs aligned operands
 //   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05
 //   unaligned NAME address|stride|N                  what forbids 16-byte accesses
 //   workspace GROUPS SUMS N
@@ -159,12 +159,18 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
   return "";
 }
 
-// A variant for this N exists and was left because the call is not aligned.
-bool misses_exact(const Plan &plan, const StepPlan &step) {
-  int64_t n = step.use->variant->exact;
-  for (const auto &use : step.step->uses[index_of(plan.x)][index_of(plan.w)])
-    if (use->variant->exact == plan.N && n != plan.N) return true;
+// A variant for this N, or for rows of whole chunks, exists and was left because the call is not aligned.
+bool misses_aligned(const Plan &plan, const StepPlan &step) {
+  if (step.use->variant->exact != kAnyWidth) return false;
+  for (const auto &use : step.step->uses[index_of(plan.x)][index_of(plan.w)]) {
+    const Variant &v = *use->variant;
+    if (v.exact == plan.N || (v.exact == kWholeChunks && v.holds(plan.N))) return true;
+  }
   return false;
+}
+
+std::string describe_width(int64_t exact) {
+  return exact == kAnyWidth ? "any" : exact == kWholeChunks ? "chunks" : std::to_string(exact);
 }
 
 std::string describe_unaligned(const Plan &plan, int vec) {
@@ -194,8 +200,8 @@ std::string describe_cuda(const Plan &plan, const Arguments &args) {
     const Variant &v = *step.use->variant;
     text += join("step ", step.step->family->name, " ", v.symbol, " grid ", step.grid[0], " ", step.grid[1], " ",
                  step.grid[2], " block ", v.block, " cluster ", v.cluster, " shared ", v.smem, " aligned ",
-                 step.aligned, "\nvariant ", v.vec, " ", v.exact < 0 ? "any" : std::to_string(v.exact),
-                 misses_exact(plan, step) ? " unaligned" : "", "\nparams");
+                 step.aligned, "\nvariant ", v.vec, " ", describe_width(v.exact), misses_aligned(plan, step) ? " unaligned" : "",
+                 "\nparams");
     for (const Param &param : step.step->params) text += " " + describe_param(plan, step, args, param);
     text += "\n";
     if (!step.aligned && unaligned.empty()) unaligned = describe_unaligned(plan, v.vec);

@@ -1,8 +1,8 @@
 // Translation of dtypes. torch's codes are asked from torch itself, so that no number of its ABI is assumed.
 #include "dtype.h"
 
-#include <dlfcn.h>
 #include <torch/csrc/stable/c/shim.h>
+#include <torch/headeronly/core/ScalarType.h>
 
 namespace avo {
 namespace {
@@ -13,12 +13,6 @@ struct TorchCodes {
   int32_t of[kDtypes] = {aoti_torch_dtype_float32(), aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(),
                          aoti_torch_dtype_float64()};
 };
-
-// A dtype that torch 2.11 does not name; -1 where this torch does not either.
-int32_t newer_code(const char *shim) {
-  auto code = reinterpret_cast<int32_t (*)()>(dlsym(RTLD_DEFAULT, shim));
-  return code ? code() : -1;
-}
 
 const TorchCodes &codes() {
   static const TorchCodes codes;
@@ -69,8 +63,9 @@ std::string torch_dtype_name(int32_t code) {
       {aoti_torch_dtype_float8_e4m3fn(), "float8_e4m3fn"},
       {aoti_torch_dtype_float8_e5m2fnuz(), "float8_e5m2fnuz"},
       {aoti_torch_dtype_float8_e4m3fnuz(), "float8_e4m3fnuz"},
-      {newer_code("aoti_torch_dtype_float8_e8m0fnu"), "float8_e8m0fnu"},
-      {newer_code("aoti_torch_dtype_float4_e2m1fn_x2"), "float4_e2m1fn_x2"},
+      // No function of torch 2.11 has the codes of these two.
+      {static_cast<int32_t>(torch::headeronly::ScalarType::Float8_e8m0fnu), "float8_e8m0fnu"},
+      {static_cast<int32_t>(torch::headeronly::ScalarType::Float4_e2m1fn_x2), "float4_e2m1fn_x2"},
   };
   for (const auto &entry : names)
     if (entry.code == code) return entry.name;

@@ -148,13 +148,17 @@ Alignment alignment_of(Plan &plan, bool flat) {
   return found;
 }
 
-// The variant specialised for this N if the call is aligned, else the first whose range holds N.
+// If rows are whole chunks, the variant specialised for this N, or else the first for such rows whose range holds N; or
+// the first for any row.
 const Use *choose_use(const Step &step, const Plan &plan, int64_t n, const Alignment &alignment) {
   const auto &uses = step.uses[index_of(plan.x)][index_of(plan.w)];
   for (const auto &use : uses)
     if (use->variant->exact == n && alignment.allows(use->variant->vec)) return use.get();
   for (const auto &use : uses)
-    if (use->variant->exact < 0 && use->variant->min_n <= n && n <= use->variant->max_n) return use.get();
+    if (use->variant->exact == kWholeChunks && use->variant->holds(n) && alignment.allows(use->variant->vec))
+      return use.get();
+  for (const auto &use : uses)
+    if (use->variant->exact == kAnyWidth && use->variant->holds(n)) return use.get();
   return nullptr;
 }
 

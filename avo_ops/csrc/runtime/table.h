@@ -45,9 +45,14 @@ struct ReturnSpec {
 
 enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Finish };
 
+// What a variant takes: rows of one width (that number), rows of whole 16-byte chunks that start at one, or any rows.
+constexpr int64_t kAnyWidth = -1, kWholeChunks = 0;
+
 struct Variant {
   std::string symbol;
-  int64_t min_n = 0, max_n = 0, exact = -1;
+  std::string unit; // the cubin that has it
+  int64_t min_n = 0, max_n = 0, exact = kAnyWidth;
+  bool holds(int64_t n) const { return min_n <= n && n <= max_n; }
   int block = 0, rows = 1, vec = 1, cluster = 1, smem = 0;
   int64_t cols = 0;
   double persist = 0;

@@ -3,6 +3,7 @@
 //   avo 1                                              version of this text
 //   namespace NS
 //   family NAME flat|row|loop|column|finish SUMS
+//   unit NAME                                          the cubin of the variants that follow, up to the next unit
 //   variant X W|- SYMBOL MIN_N MAX_N EXACT|-1 BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim
 //   arg NAME tensor MN|N|M OPTIONAL                    OPTIONAL: 0 | 1
@@ -52,6 +53,7 @@ private:
   void line(const std::string &keyword) {
     if (keyword == "namespace") space_ = in_.word("namespace");
     else if (keyword == "family") family();
+    else if (keyword == "unit") unit_ = in_.word("unit");
     else if (keyword == "variant") variant();
     else if (keyword == "op") op();
     else if (keyword == "arg") arg();
@@ -111,6 +113,7 @@ private:
     family->sums = bounded("sums", 0, 1 << 16);
     if (!families_.emplace(family->name, family.get()).second) in_.error("family ", family->name, " twice");
     family_ = family.get();
+    unit_ = family->name;
     tables_.families.push_back(std::move(family));
   }
 
@@ -122,6 +125,7 @@ private:
     int w = second == "-" ? kDtypes : index_of(dtype_of_short_name(second));
     if (w < 0) in_.error("unknown dtype of N operands '", second, "'");
     variant->symbol = in_.word("symbol");
+    variant->unit = unit_;
     variant->min_n = in_.integer("min_n");
     variant->max_n = in_.integer("max_n");
     variant->exact = in_.integer("exact");
@@ -381,7 +385,7 @@ private:
 
   LineReader in_;
   Tables tables_;
-  std::string space_;
+  std::string space_, unit_;
   std::map<std::string, Family *> families_;
   std::set<std::string> names_;                             // of arguments and returns of all ops
   std::vector<std::pair<std::string, std::string>> absent_; // (op, name) that the op has not

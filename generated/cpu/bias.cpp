@@ -1,4 +1,4 @@
-// bias_gelu: kernels for the CPU. Written by the generator from definitions/; do not edit.
+// bias: kernels for the CPU. Written by the generator from definitions/; do not edit.
 #include "cpu/math.h"
 #include "cpu/rows.h"
 #include "cpu/values.h"
@@ -6,6 +6,98 @@
 #define AVO_HIDDEN __attribute__((visibility("hidden")))
 
 namespace AVO_ISA_NAMESPACE {
+
+// relu(x + bias)
+// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
+template <class C>
+AVO_KERNEL void bias_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        part.store(y_row + c, m_max(x + bias, V(C(0.0))));
+      });
+      close_row<C>(a, 2, row, c0, n, y_row);
+    }
+  }
+}
+
+// relu(x + bias)
+// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
+template <class C>
+AVO_KERNEL void bias_relu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_where(m_le(y, V(C(0.0))), V(C(0.0)), grad));
+      });
+    }
+  }
+}
+
+// relu(x + bias)
+// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
+template <class C>
+AVO_KERNEL void bias_relu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        part.store(grad_x_row + c, m_where(m_le(y, V(C(0.0))), V(C(0.0)), grad));
+      });
+      close_row<C>(a, 2, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// relu(x + bias)
+// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
+template <class C>
+AVO_KERNEL void bias_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = m_where(m_le(y, V(C(0.0))), V(C(0.0)), grad);
+        part.store(grad_x_row + c, t1);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t1);
+      });
+      close_row<C>(a, 2, row, c0, n, grad_x_row);
+    }
+  }
+}
 
 // gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
 //   h^3))); h = x + bias
@@ -168,7 +260,7 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row
         const V t4 = m_fma(t, t3, V(C(1.0)));
         const V u = t2 * t4;
         const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
         const V t7 = t2 * t6;
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
       });
@@ -201,7 +293,7 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_be
         const V t4 = m_fma(t, t3, V(C(1.0)));
         const V u = t2 * t4;
         const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
         const V t7 = t2 * t6;
         part.store(grad_x_row + c, m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
       });
@@ -237,7 +329,7 @@ AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, 
         const V t4 = m_fma(t, t3, V(C(1.0)));
         const V u = t2 * t4;
         const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * (V(C(1.0)) - t5));
+        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
         const V t7 = t2 * t6;
         const V t8 = m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0))));
         part.store(grad_x_row + c, t8);
@@ -248,7 +340,115 @@ AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-AVO_HIDDEN extern const AvoKernelEntry kernels_bias_gelu[] = {
+// h * sigmoid(h), h = x + bias
+// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+template <class C>
+AVO_KERNEL void bias_silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        part.store(y_row + c, m_x_sigmoid(x + bias));
+      });
+      close_row<C>(a, 2, row, c0, n, y_row);
+    }
+  }
+}
+
+// h * sigmoid(h), h = x + bias
+// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+template <class C>
+AVO_KERNEL void bias_silu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t2 = m_sigmoid(t1);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t2 * m_sigmoid_rest(t1, t2), t1 * grad, t2 * grad));
+      });
+    }
+  }
+}
+
+// h * sigmoid(h), h = x + bias
+// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+template <class C>
+AVO_KERNEL void bias_silu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t2 = m_sigmoid(t1);
+        part.store(grad_x_row + c, m_fma(t2 * m_sigmoid_rest(t1, t2), t1 * grad, t2 * grad));
+      });
+      close_row<C>(a, 3, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// h * sigmoid(h), h = x + bias
+// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+template <class C>
+AVO_KERNEL void bias_silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V bias = part.load(bias_row + c);
+        const V grad = part.load(grad_row + c);
+        const V t1 = x + bias;
+        const V t2 = m_sigmoid(t1);
+        const V t3 = m_fma(t2 * m_sigmoid_rest(t1, t2), t1 * grad, t2 * grad);
+        part.store(grad_x_row + c, t3);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+      });
+      close_row<C>(a, 3, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_bias[] = {
+    {"bias_relu_forward", bias_relu_forward<float>, bias_relu_forward<double>},
+    {"bias_relu_backward_to_bias", bias_relu_backward_to_bias<float>, bias_relu_backward_to_bias<double>},
+    {"bias_relu_backward_to_x", bias_relu_backward_to_x<float>, bias_relu_backward_to_x<double>},
+    {"bias_relu_backward", bias_relu_backward<float>, bias_relu_backward<double>},
     {"bias_gelu_forward", bias_gelu_forward<float>, bias_gelu_forward<double>},
     {"bias_gelu_forward_tanh", bias_gelu_forward_tanh<float>, bias_gelu_forward_tanh<double>},
     {"bias_gelu_backward_to_bias", bias_gelu_backward_to_bias<float>, bias_gelu_backward_to_bias<double>},
@@ -257,7 +457,11 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_bias_gelu[] = {
     {"bias_gelu_backward_tanh_to_bias", bias_gelu_backward_tanh_to_bias<float>, bias_gelu_backward_tanh_to_bias<double>},
     {"bias_gelu_backward_tanh_to_x", bias_gelu_backward_tanh_to_x<float>, bias_gelu_backward_tanh_to_x<double>},
     {"bias_gelu_backward_tanh", bias_gelu_backward_tanh<float>, bias_gelu_backward_tanh<double>},
+    {"bias_silu_forward", bias_silu_forward<float>, bias_silu_forward<double>},
+    {"bias_silu_backward_to_bias", bias_silu_backward_to_bias<float>, bias_silu_backward_to_bias<double>},
+    {"bias_silu_backward_to_x", bias_silu_backward_to_x<float>, bias_silu_backward_to_x<double>},
+    {"bias_silu_backward", bias_silu_backward<float>, bias_silu_backward<double>},
 };
-AVO_HIDDEN extern const int kernels_bias_gelu_count = 8;
+AVO_HIDDEN extern const int kernels_bias_count = 16;
 
 } // namespace AVO_ISA_NAMESPACE

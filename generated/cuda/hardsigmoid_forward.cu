@@ -1,0 +1,41 @@
+// avo::hardsigmoid_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// min(max(x + 3, 0), 6) / 6
+// Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void hardsigmoid_forward(
+    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(y_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> x_vec[P];
+    tile.load(x_vec, x_ptr);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C y_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        y_out[j] = m_where(m_ge(x_vec[p][j], C(3.0)), C(1.0), m_where(m_le(x_vec[p][j], C(-3.0)), C(0.0), (x_vec[p][j] + C(3.0)) * C(0.16666666666666666)));
+      }
+      tile.store(y_ptr, p, y_out, true);
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+    avo::hardsigmoid_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
+  }

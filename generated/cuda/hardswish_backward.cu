@@ -1,0 +1,45 @@
+// avo::hardswish_backward: flat kernel. Written by the generator from definitions/; do not edit.
+// x * min(max(x + 3, 0), 6) / 6
+// Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void hardswish_backward(
+    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> x_vec[P];
+    tile.load(x_vec, x_ptr);
+    Vec<X, V> grad_vec[P];
+    tile.load(grad_vec, grad_ptr);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C inside = grad_vec[p][j] * m_fma(x_vec[p][j], C(0.3333333333333333), C(0.5));
+        grad_x_out[j] = m_where(m_ge(x_vec[p][j], C(3.0)), grad_vec[p][j], m_where(m_le(x_vec[p][j], C(-3.0)), C(0.0), inside));
+      }
+      tile.store(grad_x_ptr, p, grad_x_out, true);
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
+      avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+    avo::hardswish_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
+  }
