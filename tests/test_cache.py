@@ -89,16 +89,12 @@ def test_a_race_of_processes_and_threads_compiles_once(tmp_path: Path) -> None:
     assert found == ["0 1\n"] * 7 + ["1 1\n"]
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1])]
-)
-def test_a_damaged_entry_is_made_again(tmp_path: Path, damage: object) -> None:
+def test_a_damaged_entry_is_made_again(tmp_path: Path) -> None:
     run(tmp_path, REPORT)
     (entry,) = cache.entries(tmp_path)
-    whole = entry.read_bytes()
-    entry.write_bytes(damage(whole))  # type: ignore[operator]
+    entry.write_bytes(entry.read_bytes()[:-1] + b"?")
     assert run(tmp_path, REPORT) == "1 1\n"
-    (entry,) = cache.entries(tmp_path)
+    assert len(cache.entries(tmp_path)) == 1
     assert cache.remove_damaged(tmp_path) == []
 
 

@@ -16,6 +16,7 @@ import torch.utils._pytree as pytree
 from compile_corpus import CORPUS, Kind
 
 import avo_ops
+from avo_ops.jit.composite import Composite
 from avo_ops.jit.function import batched_kernels
 from avo_ops.registry import native_library
 from avo_ops.testing import emulate
@@ -484,6 +485,36 @@ def test_refusals_of_one_line(fn: Any, line: int, reason: str) -> None:
     assert place == f"  {__file__}:{fn.__code__.co_firstlineno + line}"
     assert text.strip().startswith("return ")
     assert why.strip() == reason
+
+
+def cancelling(x: Tensor) -> Tensor:
+    big = x + 1e4
+    small = big - 1e4
+    return small * 2
+
+
+def test_verify_shows_each_line_and_where_ours_departs(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = avo_ops.compile(cancelling)
+    found = f.verify(torch.randn(4, 50))
+    assert [line.text for line in found.lines] == ["big = x + 1e4", "small = big - 1e4", "return small * 2"]
+    assert found.lines[0].ours.ulp <= 0.5
+    assert found.lines[1].eager.absolute > 1e-4  # what the addition lost, in eager and in ours
+    assert found.lines[1].ours == found.lines[1].eager
+    assert found.departure is None
+    assert "no line departs from eager" in str(found)
+    # A kernel that is wrong from the second line on.
+    real = Composite.__call__
+    monkeypatch.setattr(
+        Composite,
+        "__call__",
+        lambda self, leaves: [y * (1 + (i > 0) * 0.5) for i, y in enumerate(real(self, leaves))],
+    )
+    wrong = f.verify(torch.randn(4, 50))
+    assert wrong.departure is wrong.lines[1]
+    assert f"first departure: {__file__}:" in str(wrong)
+    monkeypatch.undo()
+    mean = avo_ops.compile(lambda x: (x - x.mean()).abs().amax(0))
+    assert mean.verify(torch.randn(4, 50).bfloat16()).departure is None
 
 
 def test_freeze_refuses_new_graphs_and_keeps_the_old() -> None:

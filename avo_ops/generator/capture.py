@@ -132,6 +132,21 @@ def compiled(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
     return found
 
 
+def exposed(captured: Captured) -> tuple[Captured, list[torch.fx.Node]]:
+    """The same graph with every floating-point tensor that it makes as a result, and these nodes in order."""
+    module = torch.fx.GraphModule(captured.module, captured.graph.__deepcopy__({}))
+    nodes = [
+        n
+        for n in module.graph.nodes
+        if n.op == "call_function"
+        and isinstance(n.meta.get("val"), torch.Tensor)
+        and n.meta["val"].is_floating_point()
+    ]
+    (output,) = (n for n in module.graph.nodes if n.op == "output")
+    output.args = (tuple(nodes),)
+    return Captured(module, captured.conditions), nodes
+
+
 def line_text(source: Source | str | None) -> str:
     """``file:line`` with the text of the line below it."""
     if not isinstance(source, Source):

@@ -681,7 +681,9 @@ class _RegionBuilder:
     def step(self) -> RegionStep:
         region = self.region
         spans = {n: self._span(_varies(region.axes[n])) for n in region.loads}
-        loads = sorted(region.loads, key=lambda n: spans[n] != "MN")  # the first has the shape of the call
+        place = {n: i for i, n in enumerate(self.found.captured.graph.nodes)}
+        # The first has the shape of the call; else they come as the function takes them.
+        loads = sorted(region.loads, key=lambda n: (spans[n] != "MN", place[n]))
         if "MN" not in spans.values():
             loads.sort(key=lambda n: (-len(_varies(region.axes[n])), spans[n] != "M"))
             spans[loads[0]] = "MN"

@@ -52,6 +52,10 @@ class Composite:
             run(env)
         return [env[self._slot[o]] if isinstance(o, torch.fx.Node) else o for o in self._outputs]
 
+    def result_nodes(self) -> list[Any]:
+        """The nodes of the results, in order."""
+        return list(self._outputs)
+
     def result_dtypes(self) -> list[torch.dtype]:
         """The dtypes of the results, in order."""
         return [o.meta["val"].dtype for o in self._outputs]

@@ -221,6 +221,24 @@ class CompiledFunction:
 
         return plan_text(self.name, self.variants())
 
+    def verify(self, *args: Any, **kwargs: Any) -> Any:
+        """How far each step is from float64, in eager and in our kernels, by line of the function: an object to print.
+
+        Every tensor that the function makes on its way is a result of the kernels that run here. Gradients are not looked at.
+
+        Raises:
+            ValueError: torch cannot trace the function, or there is nothing to look at.
+        """
+        from .verify import verify
+
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        graph = self._graph(leaves, spec)
+        if not isinstance(graph.composite, Composite):
+            raise ValueError(
+                f"{self.name}.verify: torch does not trace this function: {graph.composite.reasons[0][1]}"
+            )
+        return verify(self.name, graph.composite.captured, [leaves[i] for i in graph.places])
+
     def source(self, target: str = "cuda") -> str:
         """The kernels' source, "cuda" or "cpu", of every graph made so far."""
         from .report import source_text
@@ -302,7 +320,7 @@ class _Graph:
         apart: dict[Any, str] = {}
         while True:
             steps = partition(captured, names, self.owner.name, apart)
-            failed = _register(steps)
+            failed = register(steps)
             if not failed:
                 return Composite(captured, steps, self.owner.name)
             apart |= failed
@@ -374,7 +392,7 @@ _batches: list[list[str]] = []
 _kernels_mutex = threading.Lock()
 
 
-def _register(steps: Sequence[Step]) -> dict[Any, str]:
+def register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
     """Generate and register the operators of regions; the nodes for which that failed, and why."""
     from ..generator.partition import RegionStep
     from ..generator.pipeline import generate_operator
@@ -385,7 +403,7 @@ def _register(steps: Sequence[Step]) -> dict[Any, str]:
         if not isinstance(step, RegionStep) or step.record.name in _generated:
             continue
         problem: Exception | None = None
-        for differentiate in (True, False):
+        for differentiate in (True, False) if gradients else (False,):
             try:
                 made = generate_operator(step.record, differentiate)
                 break
