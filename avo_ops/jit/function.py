@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from ..generator.partition import RegionStep, Step
 
 Tensor = torch.Tensor
-_PLAIN = (Tensor, torch.nn.Parameter)
+_Parameter = torch.nn.Parameter
+_is_compiling = torch.compiler.is_compiling
+_PLAIN = (Tensor, _Parameter)
 _MOST_SHAPES = 4096  # entries of the table of calls; beyond it is begun anew
 
 
@@ -105,22 +107,26 @@ class CompiledFunction:
         self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(*args, **kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return self._opaque(*args, **kwargs)
         if kwargs:
             return self._slow(*args, **kwargs)
-        # Shapes and dtypes of tensors, types of floats, values of the rest. Only plain tensors enter the table.
-        key = tuple(
-            [
-                (type(a), a.shape, a.dtype, a.is_cuda)
-                if isinstance(a, Tensor)
-                else (type(a), None if type(a) is float else a)
-                for a in args
-            ]
-        )
+        # Shapes and dtypes of tensors, nothing of floats, types and values of the rest. Only plain tensors enter the table.
+        parts: list[Any] = []
+        for a in args:
+            kind = type(a)
+            if kind is Tensor or kind is _Parameter:
+                parts += (a.shape, a.dtype, a.is_cuda)
+            elif kind is float:
+                parts.append(float)
+            elif isinstance(a, Tensor):
+                return self._slow(*args)
+            else:
+                parts += (kind, a)
+        key = tuple(parts)
         try:
             entry = self._fast.get(key)
-        except TypeError:  # a list, or a symbolic size
+        except TypeError:  # a list or a dict
             return self._slow(*args)
         return self._slow(*args, key=key) if entry is None else entry(*args)
 
