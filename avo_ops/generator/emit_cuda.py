@@ -72,9 +72,7 @@ class Emitter:
                 return f"{name}_odd"
             return name if row["cluster"] > 1 and "f16" in dtypes.split(",") else None
 
-        of_symbol: dict[
-            str, str | None
-        ] = {}  # which several dtypes may share: packaged for one, it is for all
+        of_symbol: dict[str, str | None] = {}  # which several dtypes may share: packaged for one, it is for all
         for dtypes, rows in family.variants.items():
             for row in rows:
                 found = unit(dtypes, row)

@@ -160,14 +160,7 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     on the H200 (rms_norm, 8192x4096: 59 us in registers, 67 two rows ahead, 61 three; layer_norm 65, 65, 63).
     """
     vector = 16 // item
-    shapes = [
-        (16, 2, 128, 4),
-        (32, 2, 128, 4),
-        (64, 2, 128, 4),
-        (128, 2, 256, 2),
-        (256, 2, 256, 2),
-        (512, 2, 512, 1),
-    ]
+    shapes = [(16, 2, 128, 4), (32, 2, 128, 4), (64, 2, 128, 4), (128, 2, 256, 2), (256, 2, 256, 2), (512, 2, 512, 1)]
     if item == 8:
         shapes = [(32, 1, 256, 3)]
     if item >= 4:  # half as many values in a vector: four fit
