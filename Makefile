@@ -12,8 +12,9 @@
 #     make test VENV=none PYTHON=/path/to/python3
 #
 # Variables: PYTHON, VENV, PIP_FLAGS (such as an --extra-index-url with CPU builds of torch), PYTEST_FLAGS, WORKERS,
-# MAX_JOBS, AVO_OPS_ARCHS ("sm_90,sm_100", "release" or "none"; default: the GPUs present, or sm_90); BENCH (a folder),
-# BENCH_SECONDS, BENCH_FLAGS (of python -m benchmarks run).
+# MAX_JOBS, AVO_OPS_ARCHS ("sm_90,sm_100", "release" or "none"; default: the GPUs present, or sm_90), AVO_OPS_VARIANTS ("all":
+# kernels of rare dtypes and cases too, which are else compiled when first called); BENCH (a folder), BENCH_SECONDS,
+# BENCH_FLAGS (of python -m benchmarks run).
 
 SHELL := /bin/bash
 PYTHON ?= python3

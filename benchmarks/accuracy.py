@@ -160,7 +160,8 @@ def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]
         for a in schema:
             kind = str(a.type)
             if "Tensor" in kind:
-                call[a.name] = (n,) if record.spans.get(a.name) == "N" else (m, n)
+                columns = n * len(record.parts.get(a.name, (a.name,)))
+                call[a.name] = (columns,) if record.spans.get(a.name) == "N" else (m, columns)
             elif kind == "List[int]":
                 call[a.name] = [n]
             elif kind == "int":
@@ -227,10 +228,10 @@ def measure(
     for key, of in record.none_scalars.items():
         if wide[key] is None:
             wide[key] = of(torch.float32)
-    shape = next(v.shape for v in arguments.values() if isinstance(v, Tensor))
+    results = record.definition(**wide)
     grads = [
-        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).to(device)
-        for _ in record.results
+        torch.randn(r.shape, generator=generator, dtype=torch.float64).to(dtype).to(device)
+        for r in (results if isinstance(results, tuple) else (results,))
     ]
     ours = evaluate(getattr(torch.ops.avo, record.name), arguments, grads)
     theirs = evaluate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,61 +22,73 @@ OPERATORS: dict[str, Any] = {o["name"]: o for o in load_plan(FOLDER)["operators"
 FAMILIES: dict[str, Any] = load_plan(FOLDER)["families"]
 
 
-def structure(name: str) -> str:
-    """All that the plan says of an operator but its math and its names: equal for operators that only compute another formula."""
+def structure(name: str) -> set[Any]:
+    """What the plan says of an operator beside its formula and its names, as facts that operators share."""
     operator = OPERATORS[name]
-    public = [a["name"] for a in operator["ops"][0]["args"]]
-
-    def place(names: str) -> list[int]:
-        return [public.index(n) if n in public else -1 for n in names.split("|")]
-
-    def of_family(step: dict[str, Any]) -> Any:
-        family = FAMILIES[step["family"]]
-        tiles = {
-            dtypes: [[v[k] for k in v if k not in ("symbol", "instantiate", "unit")] for v in rows]
-            for dtypes, rows in family["variants"].items()
-        }
-        return [
-            family["class"],
-            family["sums"],
-            [v["unit"] is None for rows in family["variants"].values() for v in rows],
-            tiles,
-            sorted(p[0] for p in step["params"]),
-        ]
-
-    def of_case(case: dict[str, Any]) -> Any:
-        cpu = case["cpu"] or {"class": "", "operands": [], "scalars": [], "sums": [], "buffers": 0}
-        return [
-            case["key"], case["returns"], cpu["class"], *(len(cpu[k]) for k in ("operands", "scalars", "sums")),
-            cpu["buffers"],
-            [[a["when"], a["limit"], a["min_arch"], [of_family(s) for s in a["steps"]]] for a in case["cuda"]],
-        ]  # fmt: skip
-
-    ops = [
-        [
-            op["columns"], op["primary"],
-            [{k: len(v) if k == "choices" else v for k, v in a.items() if k != "name"} for a in op["args"]],
-            [[r["span"], place(r["dtype"])] for r in op["returns"]],
-            [of_case(case) for case in op["cases"]],
-        ]
-        for op in operator["ops"]
-    ]  # fmt: skip
-    rules = operator["autograd"]
-    saved = [[s["kind"], public.index(s["name"]) if "name" in s else s["index"]] for s in rules["saved"]]
-    gradients = [[public.index(n), i] for n, i in rules["gradients"].items()]
-    return json.dumps([ops, saved, gradients], sort_keys=True)
+    public = operator["ops"][0]
+    results = len(public["returns"])
+    facts: set[Any] = set()
+    for role, op in zip(("public", "forward", "backward"), operator["ops"], strict=False):
+        spans = [a["span"] + ("?" if a["optional"] else "") for a in op["args"] if a["kind"] == "tensor"]
+        facts.add((role, op["columns"]["rule"], op["args"][op["primary"]].get("parts") is not None))
+        facts |= {(role, span, min(spans.count(span), 2)) for span in spans}
+        for x in op["args"]:
+            facts.add(
+                (
+                    role,
+                    x["kind"],
+                    x.get("span"),
+                    x.get("none") is not None,
+                    len(x.get("parts", ())),
+                    x.get("interleaved"),
+                )
+            )
+        for x in op["returns"]:
+            facts.add(
+                (
+                    role,
+                    "return",
+                    x["span"],
+                    x["dtype"] == "compute",
+                    len(x.get("parts", ())),
+                    x.get("interleaved"),
+                )
+            )
+        for case in op["cases"]:
+            nodes = case["expression"]["nodes"]
+            reductions = tuple(
+                sorted(op for op, _, attr, _ in nodes if op in ("sum", "amax", "amin") and attr == "N")
+            )
+            if reductions:
+                facts.add((reductions, sum(op == "load" and span == "MN" for op, _, _, span in nodes)))
+            if cpu := case["cpu"]:
+                facts.add((role, "cpu", cpu["class"], min(len(cpu["sums"]), 2), bool(cpu["scalars"])))
+            for a in case["cuda"]:
+                steps = tuple(
+                    (FAMILIES[s["family"]]["class"], min(FAMILIES[s["family"]]["sums"], 2))
+                    for s in a["steps"]
+                )
+                facts.add((role, a["when"], a["min_arch"], a["limit"] is not None, steps))
+    saved = {
+        s["kind"] if s.get("index", results) >= results else "result" for s in operator["autograd"]["saved"]
+    }
+    return facts | {("saves", tuple(sorted(saved))), ("results", results)}
 
 
 def representatives() -> list[str]:
-    """One operator of each structure, that of the longest formula: for what does not depend on the formula."""
+    """Operators that have all facts of the catalogue together, of long formulas: for what does not depend on the formula."""
 
     def length(name: str) -> int:
         return sum(len(c["expression"]["nodes"]) for op in OPERATORS[name]["ops"] for c in op["cases"])
 
-    longest: dict[str, str] = {}
-    for name in sorted(RECORDS, key=length):
-        longest[structure(name)] = name
-    return [name for name in RECORDS if name in longest.values()]
+    facts = {name: structure(name) for name in RECORDS}
+    missing: set[Any] = set().union(*facts.values())
+    chosen: set[str] = set()
+    while missing:
+        best = max(RECORDS, key=lambda name: (len(facts[name] & missing), length(name)))
+        chosen.add(best)
+        missing -= facts[best]
+    return [name for name in RECORDS if name in chosen]
 
 
 REPRESENTATIVES = representatives()
@@ -187,7 +198,8 @@ def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{}]
     for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
         kind = str(a.type)
-        shape = (n,) if record.spans.get(a.name) == "N" else (m, n)
+        columns = n * len(record.parts.get(a.name, (a.name,)))
+        shape = (columns,) if record.spans.get(a.name) == "N" else (m, columns)
         if kind == "Tensor":
             options: list[Any] = [shape]
         elif kind == "Optional[Tensor]":

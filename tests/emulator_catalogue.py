@@ -90,7 +90,8 @@ class Call:
         for arg in self.op["args"]:
             match arg["kind"]:
                 case "tensor":
-                    shape = {"MN": (m, n), "N": (n,), "M": (m, 1)}[arg["span"]]
+                    width = n * len(arg.get("parts", (1,)))
+                    shape = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
                     tensor = torch.randn(shape, generator=generator, dtype=torch.float64).to(
                         pair.of(arg["span"])
                     )
@@ -179,7 +180,8 @@ class Operator:
             name = arg["name"]
             value = arguments.get(name)
             if arg["kind"] == "tensor" and value is None and (not arg["optional"] or name in wanted):
-                shape = (m, n) if arg["span"] == "MN" else (n,)
+                width = n * len(arg.get("parts", (1,)))
+                shape = (m, width) if arg["span"] == "MN" else (width,)
                 value = torch.randn(shape, generator=generator, dtype=torch.float64).to(pair.of(arg["span"]))
                 value = LAYOUTS[layout](value) if arg["span"] == "MN" else value
             public[name] = value

@@ -102,7 +102,7 @@ def test_values_and_gradients_at_every_width(name: str, dtype: torch.dtype, devi
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", OTHERS)
 def test_values_and_gradients(name: str, dtype: torch.dtype, device: str) -> None:
-    """Operators that differ from a representative in their formula alone."""
+    """Operators whose structure the representatives have."""
     torch.manual_seed(0)
     for m, n in ((5, 1), (1, 33), (37, 257), (2, 1024)):
         for call in calls(RECORDS[name], m, n):
@@ -286,7 +286,8 @@ def test_more_dims(name: str, device: str) -> None:
     cases: list[dict[str, Any]] = []
     for call in (calls(record, 1, 24)[-1],):
         shapes = ((24,), (3, 24), (2, 3, 24), (2, 3, 4, 24))
-        cases += [{k: shape if v == (1, 24) else v for k, v in call.items()} for shape in shapes]
+        whole = {k: v[-1] for k, v in call.items() if isinstance(v, tuple) and len(v) == 2}
+        cases += [{**call, **{k: (*shape[:-1], n) for k, n in whole.items()}} for shape in shapes]
         if any(isinstance(v, list) for v in call.values()):
             cases.append(
                 {
@@ -295,13 +296,22 @@ def test_more_dims(name: str, device: str) -> None:
                 }
             )
         if "dim" in call:
-            cases += [{**call, "x": (3, 5, 7), "dim": d} for d in (0, 1, 2, -2)]
+            parts = len(record.parts.get("x", ("x",)))
+            for d in (0, 1, 2, -2):
+                cases.append(
+                    {
+                        **call,
+                        "x": tuple(s * (parts if i == d % 3 else 1) for i, s in enumerate((3, 5, 7))),
+                        "dim": d,
+                    }
+                )
     for call in cases:
         check_call(name, call, torch.float32, device)
         arguments = build(call, torch.float32, device)
-        if arguments["x"].dim() == 4:
-            x = arguments["x"].transpose(1, 2).contiguous().transpose(1, 2)
-            for a, b in zip(run(record, {**arguments, "x": x}), run(record, arguments), strict=True):
+        first, x = next(iter(tensors(arguments).items()))
+        if x.dim() == 4:
+            x = x.transpose(1, 2).contiguous().transpose(1, 2)
+            for a, b in zip(run(record, {**arguments, first: x}), run(record, arguments), strict=True):
                 assert torch.equal(a, b)
 
 

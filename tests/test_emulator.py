@@ -408,7 +408,7 @@ def test_every_kernel_of_the_catalogue(part: tuple[str, ...]) -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-def test_operators_that_differ_in_their_formula_alone() -> None:
+def test_formulas_of_the_others() -> None:
     result = run_sanitized("tests/emulator_catalogue.py", "--formulas", *PAIRS, timeout=1200)
     print(result.stdout)
     assert result.returncode == 0, result.stderr[-4000:]

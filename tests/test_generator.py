@@ -461,7 +461,25 @@ def _tensors(
 ) -> dict[str, Tensor]:
     """Operands of the public op in the (rows, columns) form, those that the case has."""
     wanted = [a for a in plan.ops[0].arguments if a.kind == "tensor" and chosen.get(a.name, True)]
-    return {a.name: fill(_SHAPES[a.span.text]) for a in wanted}
+    found = {}
+    for a in wanted:
+        rows, columns = _SHAPES[a.span.text]
+        found[a.name] = fill((rows, columns * max(len(a.parts), 1)))
+    return found
+
+
+def _in_parts(plan: Plan, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Packed tensors in their parts."""
+    found = {}
+    for name, value in tensors.items():
+        parts = plan.record.parts.get(name)
+        if parts is None:
+            found[name] = value
+        elif plan.record.interleaved:
+            found |= {p: value[..., i :: len(parts)] for i, p in enumerate(parts)}
+        else:
+            found |= dict(zip(parts, value.chunk(len(parts), -1), strict=True))
+    return found
 
 
 def _define(plan: Plan, chosen: dict[str, Any], tensors: dict[str, Tensor]) -> list[Tensor]:
@@ -500,7 +518,7 @@ def check_plan(
     for case in forward.cases:
         chosen = selection(forward, case)
         tensors = _tensors(plan, chosen, fill)
-        got = evaluate(case.graph, {**tensors, **_scalars(plan)}, M, N)
+        got = evaluate(case.graph, {**_in_parts(plan, tensors), **_scalars(plan)}, M, N)
         for result, want in zip(plan.record.results, _define(plan, chosen, tensors), strict=True):
             want = want.reshape(got[result].shape)
             torch.testing.assert_close(
@@ -532,7 +550,7 @@ def check_plan(
             used, list(leaves.values()), [g.reshape(o.shape) for g, o in zip(grads.values(), used, strict=True)], allow_unused=True
         ), strict=True)) if used else dict.fromkeys(leaves)  # fmt: skip
         got = (
-            evaluate(case.graph, {**tensors, **results, **grads, **_scalars(plan)}, M, N)
+            evaluate(case.graph, {**_in_parts(plan, tensors), **results, **grads, **_scalars(plan)}, M, N)
             if case.graph.results
             else {}
         )
@@ -545,14 +563,16 @@ def check_plan(
                 assert expected is None or not expected.any(), f"{case.name}: {name} has a gradient"
                 assert not case.returned[group]
                 continue
-            torch.testing.assert_close(
-                got[result],
-                expected,
-                rtol=rtol,
-                atol=1e-9,
-                equal_nan=True,
-                msg=lambda m, case=case, name=name: f"{case.name} {name}: {m}",
-            )
+            packed = name in plan.record.parts
+            for part, value in _in_parts(plan, {name: expected}).items():
+                torch.testing.assert_close(
+                    got[f"grad_{part}" if packed else result],
+                    value,
+                    rtol=rtol,
+                    atol=1e-9,
+                    equal_nan=True,
+                    msg=lambda m, case=case, part=part: f"{case.name} {part}: {m}",
+                )
             compared += 1
     return compared
 

@@ -117,7 +117,7 @@ class Call:
         return f"{self.record.name}{self.record.samples.index(self.sample)}"
 
 
-# What registration does depends on the structure of an operator, not on its formula.
+# What registration does depends on the structure of operators, not on their formulas.
 CALLS = [Call(RECORDS[name], sample) for name in REPRESENTATIVES for sample in RECORDS[name].samples]
 FIRST = [Call(RECORDS[name], RECORDS[name].samples[0]) for name in REPRESENTATIVES]
 calls = pytest.mark.parametrize("call", CALLS, ids=str)

@@ -873,6 +873,22 @@ def test_messages(runtime: Runtime, call: Callable[[Any], Any], message: str) ->
             "line 7: op f has two cases of one key",
         ),
         (
+            "avo 1\nnamespace n\nop f last -1 0\narg x tensor MN 0\nparts halves a",
+            "line 5: a packed tensor has columns, and two parts or more",
+        ),
+        (
+            "avo 1\nnamespace n\nop f last -1 0\narg x tensor MN 0\nparts halves a b\narg w tensor N 0\nparts pairs c d",
+            "line 7: the packed tensors of op f differ in their packing",
+        ),
+        (
+            "avo 1\nnamespace n\nop f last -1 0\narg x tensor MN 0\nparts halves a b\ncase\ncpu s row 0\noperands x",
+            "line 8: 'x' is packed: kernels see its parts",
+        ),
+        (
+            "avo 1\nnamespace n\nop f flat -1 0\narg x tensor MN 0\nparts pairs a b",
+            "line 5: op f: packed tensors need rule last or dim",
+        ),
+        (
             "avo 1\nnamespace n\nop f last -1 0\narg x tensor MN 0\narg w tensor N 1\ncase 2",
             "line 6: key entry must be in [0, 1], but is 2",
         ),
@@ -1290,6 +1306,51 @@ def test_a_cast_of_a_slice_is_contiguous(runtime: Runtime) -> None:
     assert lines_of(plan, "operand")[0] == "x MN f64 col 1 rows 64 cast f32"
 
 
+def packed_op(name: str, interleaved: bool) -> dict[str, Any]:
+    packed = {"parts": ["a", "b"], "interleaved": interleaved}
+    params = ("ptr a", "stride a", "ptr b", "stride b", "ptr y", "stride y", "M", "N")
+    return op(
+        f"{name}(Tensor x, Tensor w) -> Tensor",
+        {"rule": "last"},
+        [{**tensor("x"), **packed}, {**tensor("w", "N"), "parts": ["c", "d"], "interleaved": interleaved}],
+        [result("y")],
+        [case([], [True], None, [alternative("rows", step("minus_rows", *params))])],
+    )
+
+
+def test_parts_of_packed_tensors(runtime: Runtime) -> None:
+    runtime.add(packed_op("halves", False), lambda x, w: x)
+    runtime.add(packed_op("pairs", True), lambda x, w: x)
+    x, w = TensorSpec((8, 6), strides=(10, 1)), TensorSpec((6,))
+    plan = runtime.describe("halves", x, w)
+    assert line(plan, "space") == "8 3"
+    assert line(plan, "params") == "ptr:a stride:a=10 ptr:b stride:b=10 ptr:y stride:y=3 M=8 N=3"
+    # The second half of w starts between two 16-byte chunks, where kernels do not read an N operand.
+    assert lines_of(plan, "operand") == [
+        "y MN f32 col 1 rows 3", "a MN f32 col 1 rows 10", "b MN f32 col 1 rows 10", "c N f32", "d N f32 copy"
+    ]  # fmt: skip
+    assert lines_of(plan, "unaligned") == ["x N", "b address"]
+    assert line(plan, "result") == "y f32 [8, 3] [3, 1]"
+    # Kernels walk over columns one by one: every second is copied.
+    assert lines_of(runtime.describe("pairs", x, w), "operand") == [
+        "y MN f32 col 1 rows 3", "a MN f32 col 1 rows 3 copy", "b MN f32 col 1 rows 3 copy", "c N f32 copy", "d N f32 copy"
+    ]  # fmt: skip
+    for wrong, message in [
+        (
+            (TensorSpec((8, 7)), w),
+            "halves: x must have a multiple of 2 as size of dimension 1, but has shape [8, 7]",
+        ),
+        ((TensorSpec(()), w), "halves: x must have at least 1 dimension, but has shape []"),
+        (
+            (x, TensorSpec((3,))),
+            "halves: w must have shape [6] (2 values for each column of x), but has shape [3]",
+        ),
+    ]:
+        with pytest.raises(NativeError) as caught:
+            runtime.describe("halves", *wrong)
+        assert str(caught.value) == message
+
+
 def test_min_arch_and_missing_variants(runtime: Runtime) -> None:
     newer = alternative("flat", step("scale_flat", *FLAT_PARAMS), min_arch=100)
     record = {**SCALE, "name": "arch", "schema": "arch(Tensor x, float s) -> Tensor"}
@@ -1426,6 +1487,7 @@ API int aoti_torch_copy_(Tensor *a, Tensor *b, int) {
 }
 API int aoti_torch_zero_(Tensor *) { return 1; }
 API int aoti_torch_get_storage_size(Tensor *, int64_t *) { return 1; }
+API int aoti_torch__reinterpret_tensor(Tensor *, int64_t, const int64_t *, const int64_t *, int64_t, Tensor **) { return 1; }
 API int aoti_torch_get_current_device_index(int *v) { *v = 0; return 0; }
 API int aoti_torch_create_device_guard(int i, void **g) {
   printf("device %d\n", i);

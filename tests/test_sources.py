@@ -122,7 +122,7 @@ def test_stale_and_write(tmp_path: Path) -> None:
 def test_small_enough_for_a_review() -> None:
     paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
     assert set(FOLDER.glob("cuda/*")) == {FOLDER / record["source"] for record in FAMILIES.values()}
-    assert sum(path.stat().st_size for path in paths) < 3_000_000
+    assert sum(path.stat().st_size for path in paths) < 5_000_000
 
 
 # ---- the plan keeps its contract ----
@@ -264,7 +264,8 @@ def test_variants_cover_every_width_once(family: str) -> None:
     assert (FOLDER / record["source"]).is_file()
     dtypes = {",".join(pair) for pair in PAIRS} if "," in next(iter(record["variants"])) else set(DTYPES)
     if family.endswith("_cluster"):  # rows that one block cannot hold, of the dtypes that models run
-        dtypes -= {"f64", "f64,f64", "f16,f32", "bf16,f32"}
+        dtypes -= {"f64", "f64,f64"}
+        dtypes -= set() if family in RARE else {"f16,f32", "bf16,f32"}
     if (
         family in RARE
     ):  # an operand where one before it was due: hardly ever called, so column operands are widened
@@ -284,11 +285,12 @@ def test_variants_cover_every_width_once(family: str) -> None:
             assert v["rows"] >= 1 or record["class"] == "finish"
             assert v["symbol"] in v["instantiate"]
             assert v["exact"] in (None, "chunks") or v["min_n"] == v["max_n"] == v["exact"]
-        # Rows of whole chunks have kernels of their own at the same widths, with the same tiles.
+        # Rows of whole chunks have kernels of their own for all of those widths.
         whole = [v for v in variants if v["exact"] == "chunks"]
         if whole:
-            keys = ("min_n", "max_n", "block", "rows", "cluster", "persist")
-            assert [[v[k] for k in keys] for v in whole] == [[v[k] for k in keys] for v in generic]
+            assert (whole[0]["min_n"], whole[-1]["max_n"]) == (generic[0]["min_n"], generic[-1]["max_n"])
+            for one, following in itertools.pairwise(whole):
+                assert following["min_n"] == one["max_n"] + 1
 
 
 def test_a_limit_is_what_the_variants_reach() -> None:
@@ -384,13 +386,29 @@ def test_units_have_each_kernel_once() -> None:
         assert {line for unit in units for line in unit.lines} == {v["instantiate"] for v in variants}
         assert {u.name for u in units if not u.packaged} == {v["unit"] for v in variants} - {None}
         assert [u.name for u in units if u.packaged] in ([family], [])
-        # float64, and a bias without the weight before it, are not packaged; what models run is.
+        # float64, a bias without the weight before it, and rows that are not whole chunks are not packaged.
         for dtypes, rows in record["variants"].items():
             for v in rows:
-                rare = dtypes.startswith("f64") or family in RARE
                 odd = v["exact"] is None and any(r["exact"] == "chunks" for r in rows)
-                seldom = odd or dtypes == "f16,f32" or (v["cluster"] > 1 and "f16" in dtypes)
-                assert v["unit"] if rare else seldom or v["unit"] is None, v
+                assert v["unit"] or not (odd or dtypes.startswith("f64") or family in RARE), v
+
+
+@pytest.mark.parametrize(
+    ("family", "packaged"),
+    [
+        ("layer_norm_forward_weight_bias", {"f32,f32", "bf16,bf16", "bf16,f32"}),
+        ("layer_norm_backward_weight_to_x", {"f32,f32", "bf16,bf16", "bf16,f32"}),
+        ("gelu_forward_tanh", {"f32", "f16", "bf16"}),
+        # Rare: a bias alone, one gradient of two, no gradient of the residual, a norm's string that is not the default.
+        ("layer_norm_forward_bias", set()),
+        ("swiglu_backward_to_up", set()),
+        ("add_layer_norm_backward_weight_from_y", set()),
+        ("rms_norm_forward_weight_one_plus_weight", set()),
+    ],
+)
+def test_what_is_packaged(family: str, packaged: set[str]) -> None:
+    variants = FAMILIES[family]["variants"]
+    assert {d for d, rows in variants.items() if any(v["unit"] is None for v in rows)} == packaged
 
 
 def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +422,7 @@ def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "family", ["silu_backward", min(RARE, key=lambda f: len(build.units_of(f, PLAN)[0].lines))]
+    "family", ["silu_backward", min(sorted(RARE), key=lambda f: len(build.units_of(f, PLAN)[0].lines))]
 )
 def test_what_is_not_packaged_compiles_when_asked_for(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

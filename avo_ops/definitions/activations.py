@@ -100,6 +100,11 @@ def sigmoid(x: Tensor) -> Tensor:
     return torch.sigmoid(x)
 
 
+def sigmoid_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    y = results["y"]
+    return {"x": grads["y"] * (1.0 - y) * y}
+
+
 def tanh(x: Tensor) -> Tensor:
     return torch.tanh(x)
 
@@ -132,13 +137,35 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         return 0.5 * x * torch.special.erfc(x * -math.sqrt(0.5))
     # 0.5 * (1 + tanh(u)) = sigmoid(2 u), without its cancellation. Beyond |x| = 30 the sigmoid is exactly 0 or 1 even in
     # float64; the clamp keeps the cube finite, and its gradient (0) then meets no infinity.
-    t = x.clamp(-30.0, 30.0)
-    u = 2.0 * math.sqrt(2.0 / math.pi) * t * (1.0 + 0.044715 * t * t)
-    return x * torch.sigmoid(u)
+    return x * torch.sigmoid(_tanh_argument(x.clamp(-30.0, 30.0)))
+
+
+def _tanh_argument(t: Tensor) -> Tensor:
+    return 2.0 * math.sqrt(2.0 / math.pi) * t * (1.0 + 0.044715 * t * t)
 
 
 def silu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(x)
+
+
+# Slopes, for whoever multiplies by them: a gradient of gelu(x) * y that multiplied x by y first would overflow where the
+# factor between them is 0.
+
+
+def gelu_slope(x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "none":
+        z = x * -math.sqrt(0.5)
+        return 0.5 * torch.special.erfc(z) + x * (torch.exp(-(z * z)) * math.sqrt(0.5 / math.pi))
+    t = x.clamp(-30.0, 30.0)
+    s = torch.sigmoid(_tanh_argument(t))
+    du = 2.0 * math.sqrt(2.0 / math.pi) * (1.0 + 3.0 * 0.044715 * (t * t))
+    return s + t * (s * (1.0 - s)) * du
+
+
+def silu_slope(x: Tensor, beta: Any = 1.0) -> Tensor:
+    """Of x * sigmoid(beta x)."""
+    s = torch.sigmoid(beta * x)
+    return s + beta * (x * (s * (1.0 - s)))
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -149,11 +176,11 @@ def _quick_gelu_twin(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-# tanh(log(1 + e)) = n / (n + 2) with e = exp(x), n = e (e + 2): no cancellation, one division. From 20 on it is 1 even in
-# float64, and e^2 stays finite.
+# tanh(log(1 + e)) = n / (n + 2) with e = exp(x), n = 2 e + e^2 (rounded once): no cancellation, one division. From 20 on
+# it is 1 even in float64, and e^2 stays finite.
 def mish(x: Tensor) -> Tensor:
     e = torch.exp(x.clamp(max=20.0))
-    n = e * (e + 2.0)
+    n = 2.0 * e + e * e
     return x * (n / (n + 2.0))
 
 
@@ -161,7 +188,7 @@ def mish_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     # The quotient q = n / (n + 2), and x dq/dx = x n' 2 / (n + 2)^2 with n' = 2 e (e + 1).
     t = args["x"].clamp(max=20.0)
     e = torch.exp(t)
-    n = e * (e + 2.0)
+    n = 2.0 * e + e * e
     r = torch.reciprocal(n + 2.0)
     return {"x": grads["y"] * (r * (n + t * (4.0 * (e * (e + 1.0)) * r)))}
 
@@ -288,6 +315,7 @@ SIGMOID = OpDef(
     columns=FLAT,
     formula="1 / (1 + exp(-x))",
     source="Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN 1995",
+    gradient=sigmoid_gradient,
     twin=F.sigmoid,
     samples=_SHAPES,
 )

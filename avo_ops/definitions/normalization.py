@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from .record import OpDef, Sample, Tensor, trailing
+from .record import OpDef, Sample, Tensor, along, trailing
 
 
 def _trailing_dims(x: Tensor, normalized_shape: Sequence[int]) -> list[int]:
@@ -37,7 +38,11 @@ def layer_norm(
 
 
 def rms_norm(
-    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+    scale: str = "weight",
 ) -> Tensor:
     if eps is None:
         eps = torch.finfo(x.dtype).eps
@@ -45,8 +50,63 @@ def rms_norm(
     rstd = torch.rsqrt((x * x).mean(dims, keepdim=True) + eps)
     y = x * rstd
     if weight is not None:
-        y = y * weight
+        y = y * (weight + 1.0 if scale == "one_plus_weight" else weight)
     return y
+
+
+def _rms_norm_twin(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+    scale: str = "weight",
+) -> Tensor:
+    if weight is not None and scale == "one_plus_weight":  # as Gemma does it, in float32
+        y = F.rms_norm(x.float(), normalized_shape, None, eps) * (1.0 + weight.float())
+        return y.to(x.dtype)
+    return F.rms_norm(x, normalized_shape, weight, eps)
+
+
+def l2_normalize(x: Tensor, dim: int, eps: float = 1e-12) -> Tensor:
+    norm = torch.linalg.vector_norm(x, 2, dim, keepdim=True)
+    scale = torch.reciprocal(norm.clamp(min=eps))
+    return x * scale
+
+
+def l2_normalize_gradient(
+    grads: dict[str, Tensor], args: dict[str, Any], results: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    # By the result: the part of the gradient along it does not reach x, unless the norm is below eps.
+    grad, x, y, dim, eps = grads["y"], args["x"], results["y"], args["dim"], args["eps"]
+    norm = torch.linalg.vector_norm(x, 2, dim, keepdim=True)
+    along_y = torch.where(norm > eps, (grad * y).sum(dim, keepdim=True), 0.0)
+    return {"x": (grad - y * along_y) * torch.reciprocal(norm.clamp(min=eps))}
+
+
+def _l2_normalize_twin(x: Tensor, dim: int, eps: float = 1e-12) -> Tensor:
+    return F.normalize(x, 2.0, dim, eps)
+
+
+def add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    residual_out = x + residual
+    return rms_norm(residual_out, normalized_shape, weight, eps), residual_out
+
+
+def _add_rms_norm_twin(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    residual_out = x + residual
+    return F.rms_norm(residual_out, normalized_shape, weight, eps), residual_out
 
 
 def add_layer_norm(
@@ -73,11 +133,6 @@ def _add_layer_norm_twin(
     return F.layer_norm(residual_out, normalized_shape, weight, bias, eps), residual_out
 
 
-# Widths where a kernel for that width alone ran at least 4 % faster than the generic one on an H200 (bf16, 8192 rows,
-# 2026-11-29; of 384, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384): by 4 to 30 % where listed. At 2 %
-# there would be thirteen more, for five seconds more of every build.
-_ALL = (384, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384)
-
 LAYER_NORM = OpDef(
     name="layer_norm",
     schema="(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor",
@@ -87,7 +142,6 @@ LAYER_NORM = OpDef(
     source="Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450",
     spans={"weight": "N", "bias": "N"},
     twin=F.layer_norm,
-    widths={"forward": _ALL, "backward": (384, 768, 1024, 1536, 2048, 3072, 5120, 6144, 8192)},
     samples=(
         Sample(((6, 40), (40,), (40,), (40,))),
         Sample(((2, 3, 33), [33], (33,))),
@@ -98,19 +152,62 @@ LAYER_NORM = OpDef(
 
 RMS_NORM = OpDef(
     name="rms_norm",
-    schema="(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+    schema=(
+        "(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None, str scale='weight') -> Tensor"
+    ),
     definition=rms_norm,
     columns=trailing("normalized_shape"),
-    formula="x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math",
+    formula=(
+        "x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the dtype "
+        "of the math"
+    ),
     source="Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467",
     spans={"weight": "N"},
     none_scalars={"eps": lambda dtype: torch.finfo(dtype).eps},
-    twin=F.rms_norm,
-    widths={"forward": (1536, 3072, 5120, 6144, 12288)},
+    choices={"scale": ("weight", "one_plus_weight")},
+    twin=_rms_norm_twin,
+    # A kernel for this width alone is 5 % faster than the one for rows of whole chunks (H200, bf16: 9.8 and 10.3 us); at 4096,
+    # and for layer_norm at 1024, 2048, 4096 and 12288, within 2 %.
+    widths={"forward": (1024,)},
     samples=(
         Sample(((6, 40), [40], (40,))),
         Sample(((2, 3, 33), [33])),
         Sample(((4, 2, 6), [2, 6], (2, 6), 1e-3)),
+        Sample(((6, 40), [40], (40,)), {"scale": "one_plus_weight"}),
+    ),
+)
+
+L2_NORMALIZE = OpDef(
+    name="l2_normalize",
+    schema="(Tensor x, int dim, float eps=1e-12) -> Tensor",
+    definition=l2_normalize,
+    columns=along("dim"),
+    formula="x / max(sqrt(sum(x^2)), eps)",
+    source="Wang et al., NormFace: L2 Hypersphere Embedding for Face Verification, arXiv:1704.06369",
+    gradient=l2_normalize_gradient,
+    twin=_l2_normalize_twin,
+    samples=(Sample(((6, 40), -1)), Sample(((2, 5, 7), 1)), Sample(((3, 4, 5), 0, 10.0))),
+)
+
+ADD_RMS_NORM = OpDef(
+    name="add_rms_norm",
+    schema=(
+        "(Tensor x, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) "
+        "-> (Tensor y, Tensor residual_out)"
+    ),
+    definition=add_rms_norm,
+    columns=trailing("normalized_shape"),
+    formula="residual_out = x + residual; y = rms_norm(residual_out)",
+    source="Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467",
+    spans={"weight": "N"},
+    results=("y", "residual_out"),
+    dtypes={"residual_out": "residual"},
+    none_scalars={"eps": lambda dtype: torch.finfo(dtype).eps},
+    twin=_add_rms_norm_twin,
+    samples=(
+        Sample(((6, 40), (6, 40), [40], (40,))),
+        Sample(((2, 3, 33), (2, 3, 33), [33])),
+        Sample(((4, 2, 6), (4, 2, 6), [2, 6], (2, 6)), {"eps": 1e-3}),
     ),
 )
 
@@ -128,7 +225,6 @@ ADD_LAYER_NORM = OpDef(
     results=("y", "residual_out"),
     dtypes={"residual_out": "residual"},
     twin=_add_layer_norm_twin,
-    widths={"forward": _ALL, "backward": (384, 768, 1536, 8192)},
     samples=(
         Sample(((6, 40), (6, 40), [40], (40,), (40,))),
         Sample(((2, 3, 33), (2, 3, 33), [33])),
@@ -136,4 +232,4 @@ ADD_LAYER_NORM = OpDef(
     ),
 )
 
-CATALOGUE = (LAYER_NORM, RMS_NORM, ADD_LAYER_NORM)
+CATALOGUE = (LAYER_NORM, RMS_NORM, L2_NORMALIZE, ADD_LAYER_NORM, ADD_RMS_NORM)

@@ -66,6 +66,11 @@ class OpDef:
         formula: the formula, for documentation and as a comment in the generated code.
         source: where the formula comes from.
         spans: the span of each tensor argument that is not the shape of the first one: ``{"weight": "N"}``.
+        parts: tensor arguments that hold several values for each column, and the names of those:
+            ``{"x": ("gate", "up")}`` is a tensor of twice the columns. The definition takes it apart by
+            ``x.chunk(2, -1)`` or, if ``interleaved``, by ``x[..., 0::2]`` and ``x[..., 1::2]``; an own gradient
+            names the parts.
+        interleaved: whether the parts alternate along the columns instead of lying one after the other.
         results: names of the results; a result has the dtype of the argument named in ``dtypes`` or of the first one.
         dtypes: result name -> argument name, where it is not the first argument.
         gradient: an own gradient where the derived one would be numerically poor or would keep more alive:
@@ -84,6 +89,8 @@ class OpDef:
     formula: str
     source: str
     spans: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    interleaved: bool = False
     results: tuple[str, ...] = ("y",)
     dtypes: dict[str, str] = field(default_factory=dict)
     gradient: Callable[..., dict[str, Tensor]] | None = None

@@ -1,4 +1,4 @@
-"""Softmax over one dim."""
+"""Softmax and its logarithm over one dim."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ def softmax_gradient(
     return {"x": y * (grad - (grad * y).sum(dim, keepdim=True))}
 
 
+def log_softmax(x: Tensor, dim: int) -> Tensor:
+    shifted = x - x.amax(dim, keepdim=True).detach()
+    return shifted - torch.log(torch.exp(shifted).sum(dim, keepdim=True))
+
+
+def log_softmax_gradient(
+    grads: dict[str, Tensor], args: dict[str, object], results: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    grad, y, dim = grads["y"], results["y"], args["dim"]
+    assert isinstance(dim, int)
+    return {"x": grad - torch.exp(y) * grad.sum(dim, keepdim=True)}
+
+
 SOFTMAX = OpDef(
     name="softmax",
     schema="(Tensor x, int dim) -> Tensor",
@@ -32,12 +45,19 @@ SOFTMAX = OpDef(
     source="Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted form)",
     gradient=softmax_gradient,
     twin=F.softmax,
-    # Where a kernel for that width alone was measured at least 4 % faster (see normalization.py): 4 to 26 %.
-    widths={
-        "forward": (384, 768, 1024, 1536, 2048, 3072, 5120, 6144, 8192, 12288, 16384),
-        "backward": (384, 1536, 3072, 5120, 6144, 12288),
-    },
     samples=(Sample(((6, 40), -1)), Sample(((2, 5, 7), 1)), Sample(((3, 4, 5), 0))),
 )
 
-CATALOGUE = (SOFTMAX,)
+LOG_SOFTMAX = OpDef(
+    name="log_softmax",
+    schema="(Tensor x, int dim) -> Tensor",
+    definition=log_softmax,
+    columns=along("dim"),
+    formula="x - max(x) - log(sum(exp(x - max(x))))",
+    source=SOFTMAX.source,
+    gradient=log_softmax_gradient,
+    twin=F.log_softmax,
+    samples=SOFTMAX.samples,
+)
+
+CATALOGUE = (SOFTMAX, LOG_SOFTMAX)

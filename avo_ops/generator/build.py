@@ -106,8 +106,9 @@ def packaged_units(plan: Mapping[str, Any]) -> list[Unit]:
 
 def family_source(family: str, folder: Path, plan: Mapping[str, Any]) -> str:
     """The template of a family and one line for each of its variants."""
-    first, *rest = units_of(family, plan)
-    return replace(first, lines=(*first.lines, *(line for u in rest for line in u.lines))).text(folder)
+    units = units_of(family, plan)  # of which several may have the same kernel
+    lines = dict.fromkeys(line for unit in units for line in unit.lines)
+    return replace(units[0], lines=tuple(lines)).text(folder)
 
 
 def headers_digest() -> str:

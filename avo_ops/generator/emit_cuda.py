@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,15 +53,15 @@ class Emitter:
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
         found = self._alternatives(case, op)
-        if not _is_unusual(case, op):
+        if not _is_rare(case, op):
             self.usual |= {step["family"] for one in found for step in one["steps"]}
         return found
 
     def assign_units(self, family: Family) -> None:
         """Say of each variant that is not packaged which unit has it, to be compiled when it is first called.
 
-        Rare dtypes, all of rare cases, and rows that are not whole chunks in clusters or in anything but plain bfloat16 and
-        float32: each such kernel has a twin for whole chunks.
+        Rare dtypes, and all of rare cases; of reductions whatever is not of the usual dtypes, and rows that are not whole chunks:
+        each of these alone, for such a call needs one of them.
         """
 
         def unit(dtypes: str, row: Json) -> str | None:
@@ -68,11 +69,16 @@ class Emitter:
             if dtypes in schedule.ON_DEMAND or family.name not in self.usual:
                 return name
             odd = row["exact"] is None and any(v["exact"] == "chunks" for v in family.variants[dtypes])
-            if odd and (dtypes not in schedule.ODD or row["cluster"] > 1):
-                return f"{name}_odd"
-            return name if row["cluster"] > 1 and "f16" in dtypes.split(",") else None
+            if odd:
+                return str(row["symbol"])
+            # The kernels of a reduction are many; those that are not of the usual dtypes wait.
+            reduces = any(v["exact"] == "chunks" for v in family.variants[dtypes])
+            wide = row["cluster"] > 1
+            return name if reduces and dtypes not in (schedule.CLUSTER if wide else schedule.USUAL) else None
 
-        of_symbol: dict[str, str | None] = {}  # which several dtypes may share: packaged for one, it is for all
+        of_symbol: dict[
+            str, str | None
+        ] = {}  # which several dtypes may share: packaged for one, it is for all
         for dtypes, rows in family.variants.items():
             for row in rows:
                 found = unit(dtypes, row)
@@ -127,7 +133,8 @@ class Emitter:
                 {"when": "rows", "limit": None, "min_arch": 0, "steps": self._steps(family, case.name, graph)}
             ]
         found = []
-        if _fits_flat(graph):
+        # The parts of a packed operand do not lie densely.
+        if _is_elementwise(graph) and not any(a.parts for a in op.arguments):
             family = self._row(case.name, graph, "flat", ())
             found.append({"when": "flat", "limit": None, "min_arch": 0, "steps": [_step(family)]})
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
@@ -194,7 +201,7 @@ class Emitter:
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
             elif kind == "pointwise":
-                ladder = schedule.pointwise_ladder(features, item, _fits_flat(graph))
+                ladder = schedule.pointwise_ladder(features, item, _is_elementwise(graph))
             elif kind == "column":
                 ladder = (schedule.column_tile(),)
             elif kind == "cluster":
@@ -203,13 +210,14 @@ class Emitter:
                 ladder = (schedule.loop_tile(),)
             else:
                 ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
-            if kind == "cluster" and (x == "f64" or w not in (None, x)):
+            if kind == "cluster" and (x == "f64" or (w not in (None, x) and (x, x) in self.pairs)):
                 continue  # rare: the alternative after it serves them
             rows = []
             least = 1
             if kind == "cluster":
                 least += schedule.cluster_begin(features, item, ITEM_SIZE[w or x], self.with_sums)
-            for tile in ladder:
+            least_of_any = least
+            for tile, following in itertools.zip_longest(ladder, ladder[1:]):
                 # Measured in bf16, and built for it alone: each pair of dtypes adds half a minute to a build on two cores.
                 own = widths if kind == "row" and x == "bf16" and w in (None, x) else ()
                 rows += [
@@ -219,8 +227,11 @@ class Emitter:
                 ]
                 if kind in ("row", "cluster") and x != "f64":
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
-                rows.append(variant(name, kind, x, w, tile, least, tile.max_n, None))
-                least = tile.max_n + 1
+                    least = tile.max_n + 1
+                # Rows that are not whole chunks do with one tile for each number of threads.
+                if kind != "row" or following is None or following.threads != tile.threads:
+                    rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
+                    least = least_of_any = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
         return self._add(
             Family(
@@ -257,8 +268,8 @@ class Emitter:
         return self._add(Family(name, name, "finish", text, len(sums), params, variants), key, "finish")
 
 
-def _fits_flat(graph: Graph) -> bool:
-    """Whether a flat kernel serves the graph, which knows neither rows nor columns."""
+def _is_elementwise(graph: Graph) -> bool:
+    """Whether the graph knows neither rows nor columns."""
     return all(n.span in (Span.BOTH, Span.NONE) and n.op != "size" for n in graph.nodes())
 
 
@@ -275,14 +286,32 @@ def _key_of(case: Case, op: Op) -> list[tuple[Argument, list[Any]]]:
 
 
 def _is_full(case: Case, op: Op) -> bool:
-    """Whether all tensors are there and everything is computed: the case that models run, worth kernels for one width."""
-    return all(all(values) for a, values in _key_of(case, op) if a.kind != "str")
+    """Whether all tensors are there, everything is computed and strings are what they are by default.
+
+    It is the case that most models run, worth kernels for one width.
+    """
+    return all(not any(values) if a.kind == "str" else all(values) for a, values in _key_of(case, op))
 
 
 def _is_unusual(case: Case, op: Op) -> bool:
     """Whether an optional column operand is given without one that stands before it: a bias alone, where a weight was due."""
     given = [all(v) for a, v in _key_of(case, op) if a.kind == "tensor" and a.span == Span.COLS]
     return given != sorted(given, reverse=True)
+
+
+def _is_rare(case: Case, op: Op) -> bool:
+    """Whether a case's kernels may wait for its first call: what few models run, or run in few places."""
+    key = _key_of(case, op)
+    mask = next((bits for a, bits in key if a.kind == "mask"), [])
+    # The gradient of a tensor of the call's size is left out: that of a frozen input, or of one of two.
+    partial = not all(bit for bit, r in zip(mask, op.returns, strict=False) if r.span == Span.BOTH)
+    # One of several results has no gradient: in the last layer, whose residual ends there.
+    unused = not all(v for a, bits in key if a.kind == "tensor" and a.span == Span.BOTH for v in bits)
+    # Of an operator that reduces rows, whose kernels are many, a string that is not the default.
+    other = bool(Features.of(case.graph).reductions) and any(
+        v for a, bits in key if a.kind == "str" for v in bits
+    )
+    return _is_unusual(case, op) or partial or unused or other
 
 
 def _step(family: Family) -> Json:
@@ -294,9 +323,12 @@ def variant(
 ) -> Json:
     """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for any."""
     item = ITEM_SIZE[x]
-    suffix, known = {None: ("", "0"), "chunks": ("_chunks", "avo::kWholeChunks")}.get(
-        exact, (f"_n{exact}", str(exact))
-    )
+    if exact is None:
+        suffix, known = "", "0"
+    elif exact == "chunks":
+        suffix, known = "_chunks", "avo::kWholeChunks"
+    else:
+        suffix, known = f"_n{exact}", str(exact)
     symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}{suffix}"
     arguments = [
         symbol,

@@ -133,9 +133,16 @@ def _op_json(record: OpDef, op: Op, cases: list[Json]) -> Json:
         "columns": columns,
         "primary": op.primary,
         "args": [_argument_json(record, a) for a in op.arguments],
-        "returns": [{"name": r.name, "span": r.span.text, "dtype": r.dtype} for r in op.returns],
+        "returns": [
+            {"name": r.name, "span": r.span.text, "dtype": r.dtype, **_parts_json(record, r.parts)}
+            for r in op.returns
+        ],
         "cases": cases,
     }
+
+
+def _parts_json(record: OpDef, parts: tuple[str, ...]) -> Json:
+    return {"parts": list(parts), "interleaved": record.interleaved} if parts else {}
 
 
 def _argument_json(record: OpDef, a: Argument) -> Json:
@@ -143,7 +150,7 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
 
     out: Json = {"name": a.name, "kind": a.kind}
     if a.kind == "tensor":
-        out |= {"span": a.span.text, "optional": a.optional}
+        out |= {"span": a.span.text, "optional": a.optional, **_parts_json(record, a.parts)}
     elif a.kind == "str":
         out["choices"] = list(a.choices)
     elif a.kind == "mask":

@@ -18,12 +18,15 @@ from ..definitions.record import OpDef
 from .ir import Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
 from .simplify import contract, local_rules, rebuild, regroup_powers, split_sums
-from .trace import Operand, TraceError, trace
+from .trace import Operand, Packed, TraceError, trace
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a schema. ``kind``: tensor, ints, int, float, str or mask."""
+    """One argument of a schema. ``kind``: tensor, ints, int, float, str or mask.
+
+    ``parts``: the operands that a packed tensor consists of.
+    """
 
     name: str
     kind: str
@@ -31,6 +34,12 @@ class Argument:
     span: Span = Span.NONE
     choices: tuple[str, ...] = ()
     length: int = 0
+    parts: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The names under which graphs know it."""
+        return self.parts or (self.name,)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Return:
     name: str
     span: Span
     dtype: str
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,13 +108,23 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
                 f"{record.name}: argument {a.name} has type {text}, which records do not support"
             )
         span = Span.parse(record.spans.get(a.name, "MN")) if kind == "tensor" else Span.NONE
-        arguments.append(Argument(a.name, kind, optional, span, record.choices.get(a.name, ())))
+        arguments.append(
+            Argument(
+                a.name,
+                kind,
+                optional,
+                span,
+                record.choices.get(a.name, ()),
+                parts=record.parts.get(a.name, ()),
+            )
+        )
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
-        if a.name in (*record.results, "grad", "mask") or a.name.startswith("grad_"):
-            raise ValueError(
-                f"{record.name}: rename the argument {a.name}: a result or an argument of the backward is called so"
-            )
+        for name in (a.name, *record.parts.get(a.name, ())):
+            if name in (*record.results, "grad", "mask") or name.startswith("grad_"):
+                raise ValueError(
+                    f"{record.name}: rename the argument {name}: a result or an argument of the backward is called so"
+                )
     return tuple(arguments)
 
 
@@ -141,7 +161,12 @@ def _joint(
     scalars = [a.name for a in arguments if a.kind == "float"]
 
     def call(by_name: dict[str, torch.Tensor], numbers: dict[str, torch.Tensor], cols: Any) -> Any:
-        return record.definition(**_keywords(arguments, pattern, by_name, numbers, cols))
+        packed = {
+            a.name: Packed(a.name, [by_name[p] for p in a.parts], record.interleaved)
+            for a in tensors
+            if a.parts
+        }
+        return record.definition(**_keywords(arguments, pattern, {**by_name, **packed}, numbers, cols))
 
     gradient = record.gradient
     stated = None
@@ -155,10 +180,10 @@ def _joint(
     try:
         traced = trace(
             call,
-            [Operand(a.name, a.span) for a in tensors],
+            [Operand(name, a.span) for a in tensors for name in a.operands],
             scalars,
             record.results,
-            differentiable=[a.name for a in tensors],
+            differentiable=[name for a in tensors for name in a.operands],
             grads=grads,
             gradient=stated,
         )
@@ -347,6 +372,14 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
                 problems.append(
                     f"{node.source}: the result {name} does not vary along the rows and is not a sum over them; compute it outside"
                 )
+        for a in tensors:
+            for name in a.operands:
+                gradient = d.backward.results.get(f"grad_{name}")
+                if gradient is not None and gradient.span & ~a.span:
+                    axis = "rows" if gradient.span & ~a.span & Span.ROWS else "columns"
+                    problems.append(
+                        f"{gradient.source}: the gradient of {name} varies along the {axis}, {name} does not: sum it over them"
+                    )
         if any(not a.optional and a.span == Span.BOTH for a in tensors):
             whole = {**d.forward.results, **d.backward.results}
             for node in walk(whole.values()):
@@ -399,9 +432,11 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     needed: set[str] = set()
     for d in derived.values():
         statistics += [s for s in d.statistics if s not in statistics]
-        needed |= {n.attr for n in d.backward.nodes() if n.op == "load"}
+        loads = {n.attr for n in d.backward.nodes() if n.op == "load"}
+        needed |= loads | {a.name for a in tensors if loads & {*a.parts}}
+    operands_of = {a.name: a.operands for a in tensors}
     differentiable = tuple(
-        a.name for a in tensors if any(_differs_from_zero(d, a.name) for d in derived.values())
+        a.name for a in tensors if any(_differs_from_zero(d, a.operands) for d in derived.values())
     )
     differentiable = differentiable or (tensors[0].name,)
     saved_results = [r for r in record.results if r in needed]
@@ -412,7 +447,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     groups: list[list[str]] = []
     for name in differentiable:
         for group in groups:
-            if all(_same(d, name, group[0]) for d in derived.values()):
+            if all(_same(d, operands_of[name], operands_of[group[0]]) for d in derived.values()):
                 group.append(name)
                 break
         else:
@@ -420,7 +455,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     # A tensor is also saved where nothing else in the backward has the dtype of its gradient, or the shape of the call.
     needed |= {g[0] for g in groups if not {*g} & {*needed, *dtype_of.values()}}
     saved_args = [a for a in tensors if a.name in needed or a.span != Span.BOTH]
-    whole = [a for a in saved_args if a.span == Span.BOTH] + [
+    whole = [a for a in saved_args if a.span == Span.BOTH and not a.parts] + [
         r for r in saved_results if span_of[r] == Span.BOTH
     ]
     if not whole and not (len(record.results) == 1 and span_of[record.results[0]] == Span.BOTH):
@@ -445,7 +480,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         forward_cases.append(Case(key, name, graph, (True,) * (len(returns) + len(stat_returns))))
     primary = arguments.index(tensors[0])
     public = Op(
-        record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(public_cases)
+        record.name, f"{record.name}{record.schema}", arguments, returns, primary, tuple(_share(public_cases))
     )
     forward = Op(
         f"{record.name}_forward",
@@ -453,7 +488,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         arguments,
         (*returns, *stat_returns),
         primary,
-        tuple(forward_cases),
+        tuple(_share(forward_cases)),
     )
     if not differentiate:
         return Plan(record, (public, forward))
@@ -473,7 +508,8 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     mask = Argument("mask", "mask", length=len(groups))
     backward_arguments = (*grad_arguments, *saved, *plain, mask)
     names = {a.name for a in backward_arguments}
-    primary_name = next(a.name for a in (*saved, *grad_arguments) if a.span == Span.BOTH and not a.optional)
+    candidates = [a for a in (*saved, *grad_arguments) if a.span == Span.BOTH and not a.optional]
+    primary_name = min(candidates, key=lambda a: bool(a.parts)).name
 
     def of_its_dtype(name: str) -> str | None:
         """An argument of the backward that has the dtype of a tensor of the forward."""
@@ -489,7 +525,8 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         return "|".join(dict.fromkeys(n for n in found if n)) if all(found) else "compute"
 
     spans = {a.name: a.span for a in tensors}
-    backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g)) for g in groups)
+    parts = {a.name: tuple(f"grad_{p}" for p in a.parts) for a in tensors}
+    backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g), parts[g[0]]) for g in groups)
     backward_cases = []
     # A kernel for each subset of many gradients would be too many: those that vary along the rows then come together.
     together = sum(spans[g[0]] != Span.COLS for g in groups) > 2
@@ -506,23 +543,22 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
             d.pattern.chosen,
         )
         for bits in itertools.product((False, True), repeat=len(groups)):
+            there = [_differs_from_zero(d, operands_of[g[0]]) for g in groups]
+            wanted = list(bits)
             if together:
                 any_of_rows = any(b and spans[g[0]] != Span.COLS for b, g in zip(bits, groups, strict=True))
                 wanted = [
                     any_of_rows if spans[g[0]] != Span.COLS else b for b, g in zip(bits, groups, strict=True)
                 ]
-            else:
-                wanted = list(bits)
-            exists = [bit and _differs_from_zero(d, g[0]) for bit, g in zip(wanted, groups, strict=True)]
-            computed = _computed(exists, backward_returns, groups, d)
+            exists = [bit and some for bit, some in zip(wanted, there, strict=True)]
+            computed = _computed(exists, backward_returns, there)
             results = {
-                f"grad_{g[0]}": d.backward.results[f"grad_{g[0]}"]
+                f"grad_{name}": d.backward.results[f"grad_{name}"]
                 for g, c in zip(groups, computed, strict=True)
                 if c
+                for name in operands_of[g[0]]
             }
-            everything = all(
-                c or not _differs_from_zero(d, g[0]) for c, g in zip(computed, groups, strict=True)
-            )
+            everything = all(c or not some for c, some in zip(computed, there, strict=True))
             name = f"{record.name}_backward{d.pattern.suffix(record)}"
             name += "" if grads == tuple(record.results) else "".join(f"_from_{g}" for g in grads)
             name += (
@@ -588,26 +624,36 @@ def _rename_grads(b: Builder, results: dict[str, Node], several: bool) -> dict[s
     return {name: new[node.index] for name, node in results.items()}
 
 
-def _computed(
-    exists: list[bool], returns: tuple[Return, ...], groups: list[list[str]], d: _Derived
-) -> list[bool]:
+def _computed(exists: list[bool], returns: tuple[Return, ...], there: list[bool]) -> list[bool]:
     """Which gradients a kernel computes: column sums come all together, so that there are fewer kernels."""
     sums = any(e and r.span == Span.COLS for e, r in zip(exists, returns, strict=True))
     return [
-        e or (sums and r.span == Span.COLS and _differs_from_zero(d, g[0]))
-        for e, r, g in zip(exists, returns, groups, strict=True)
+        e or (sums and r.span == Span.COLS and some)
+        for e, r, some in zip(exists, returns, there, strict=True)
     ]
 
 
-def _differs_from_zero(d: _Derived, name: str) -> bool:
-    """Whether there is a gradient at all: none for an absent tensor, nor where no used result depends on it."""
-    gradient = d.backward.results.get(f"grad_{name}")
-    return gradient is not None and not is_const(gradient, 0.0)
+def _differs_from_zero(d: _Derived, operands: Sequence[str]) -> bool:
+    """Whether there is a gradient at all: none for an absent tensor, nor where no used result depends on it.
+
+    Raises:
+        TraceError: there is one for a part of the operands alone.
+    """
+    gradients = [d.backward.results.get(f"grad_{name}") for name in operands]
+    there = [gradient is not None and not is_const(gradient, 0.0) for gradient in gradients]
+    if any(there) != all(there):
+        raise TraceError(
+            f"no result depends on {operands[there.index(False)]}; leave it out, or pass it apart"
+        )
+    return all(there)
 
 
-def _same(d: _Derived, a: str, b: str) -> bool:
+def _same(d: _Derived, a: Sequence[str], b: Sequence[str]) -> bool:
     grads = d.backward.results
-    return f"grad_{a}" in grads and f"grad_{b}" in grads and grads[f"grad_{a}"] is grads[f"grad_{b}"]
+    return len(a) == len(b) and all(
+        f"grad_{x}" in grads and f"grad_{y}" in grads and grads[f"grad_{x}"] is grads[f"grad_{y}"]
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def _declare(a: Argument) -> str:

@@ -17,8 +17,9 @@ PAIRS = (("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f64", "f64"), ("f16
 # Dtypes for which a package has no cubin: their kernels are compiled when first called, and kept. bfloat16 rows beside
 # float32 weights are usual (norms kept in float32), float16 rows beside them are not.
 ON_DEMAND = ("f64", "f64,f64", "f16,f32")
-# Dtypes for which it has kernels for rows that are not whole chunks of 16 bytes, too.
-ODD = ("f32", "bf16", "f32,f32", "bf16,bf16")
+# Those whose reductions it has, and in clusters.
+USUAL = ("f32", "bf16", "f32,f32", "bf16,bf16", "bf16,f32")
+CLUSTER = ("bf16", "bf16,bf16")
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,12 @@ def flat_tile(item: int) -> Tile:
     return Tile(threads=128, vectors=1, block=128, min_blocks=16 if item < 8 else 8, max_n=0)
 
 
-def pointwise_ladder(features: Features, item: int, flat: bool = False) -> tuple[Tile, ...]:
+def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -> tuple[Tile, ...]:
     """Pointwise over rows (a bias, or rows with a stride): one vector a thread, wide rows cut in tiles of columns.
 
-    ``flat``: whether a flat kernel serves the usual calls. Then one tile does for rows with a stride: 64 threads, a
-    kilobyte of a row. It is 30 ms of every build for each tile, dtype and direction of each of some thirty operators.
+    ``elementwise``: the graph knows neither rows nor columns, and rows come in for their stride alone, mostly beside a flat
+    kernel. One tile does there: 64 threads, a kilobyte of a row. Each further tile would cost every build a tenth of a second
+    for each dtype and direction of some thirty operators.
 
     As many blocks as the registers hold, about: bias_gelu in bf16 on an H200, 8192x4096 (a copy: 34.7 us): 38.0 us with 8
     persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent.
@@ -90,7 +92,7 @@ def pointwise_ladder(features: Features, item: int, flat: bool = False) -> tuple
     registers = 20 + 4 * ((2 if features.column_loads else 1) * features.row_loads + features.column_loads)
     blocks = min(8, 65536 // (256 * registers)) if item < 8 else 4
     persist = blocks if features.column_loads else 0
-    threads = (64,) if flat else (8, 32, 128) if item < 8 else (128,)
+    threads = (64,) if elementwise else (8, 32, 128) if item < 8 else (128,)
     return tuple(
         Tile(
             threads=t,
@@ -112,25 +114,31 @@ def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> 
 
 
 def row_ladder(features: Features, item: int, column_item: int, with_sums: bool = False) -> tuple[Tile, ...]:
-    """Rows in registers, one pass: four vectors in flight a thread, more threads for wider rows, then eight vectors.
+    """Rows in registers: few threads with many vectors in flight, and a tile that the usual widths fill.
 
     A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM. ``with_sums``: other
-    cases of the op have column sums too, and up to their widest row this one shares their thread map. Measured on an H200
-    (bf16, layer_norm): 8192x16384 141 us with 256 threads of eight vectors, 155 with 512 of four.
+    cases of the op have column sums too, and up to their widest row this one shares their thread map. From a search on an
+    H200 (`python -m benchmarks tune`, bf16, layer_norm, us; the copy in brackets): 8192x1536 15.2 with 64 threads of three
+    vectors, persistent, 16.9 in one pass, 16.5 with 32 of six (13.6); 8192x5120 45.6 with 128 of five, 56.5 with 256 of three
+    (41.4); 8192x8192 70.0 with 128 of eight, 71.3 with 256 of four (64.9); 8192x16384 136 with 256 of eight, 141 with 512 of
+    four (127.8); 2048x32768 75.6 with 512 of eight and two blocks an SM, 97 with one, 111 in a cluster of two (64.9);
+    1024x65536 94 with 1024 of eight, 120 in a cluster (65.0).
     """
     vector = 16 // item
-    shapes = [(8, 4), (32, 4), (64, 4), (128, 4), (256, 4), (256, 8), (512, 8)]
+    shapes = [(8, 4), (32, 4), (64, 3), (64, 4), (128, 3), (128, 4), (128, 5)]
     if features.row_loads > 2:  # the registers of a thread do not hold eight vectors of each
-        shapes = [(t, p) for t, p in shapes if p == 4] + [(512, 4)]
+        shapes += [(256, 4), (512, 4)]
+    else:
+        shapes += [(128, 8), (256, 6), (256, 8), (512, 8), *([(1024, 8)] if features.row_loads == 1 else [])]
     if item == 8:  # bound by arithmetic, and rare: one tier does, and wider rows are read again
         shapes = [(256, 4)]
     tiles = []
     for t, p in shapes:
         block = max(128, t)
         # Measured on an H200 (bf16, rms_norm): 8192x1024 11.2 us persistent, 12.2 us one pass; 8192x4096 40.1 and 37.8.
-        blocks = _resident(features, p, block, item, column_item) if features.column_loads and t <= 32 else 0
-        # A row held packed takes four registers a vector, and about 44 more go to addresses and values in flight.
-        one_pass = max(1, min(1024 // block, 65536 // (block * (44 + 4 * p * features.row_loads))))
+        blocks = _resident(features, p, block, item, column_item) if features.column_loads and t <= 64 else 0
+        # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight.
+        one_pass = max(1, min(1024 // block, 65536 // (block * (28 + 4 * p * features.row_loads))))
         tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
     if with_sums:
         shared = [replace(t, persist=0) for t in sums_ladder(features, item)]
@@ -142,9 +150,9 @@ def _resident(features: Features, vectors: int, block: int, item: int, column_it
     """Blocks of a persistent kernel without sums that an SM's 65536 registers hold; 0 if not even one.
 
     A packed vector takes four registers: this row's, the next row's, and the column operands' (eight where they are float32
-    beside 16-bit rows). About forty more are needed for addresses and for values in flight.
+    beside 16-bit rows). About thirty more are needed for addresses and for values in flight.
     """
-    registers = 40 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
+    registers = 28 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
     blocks = 65536 // (block * (-(-registers // 8) * 8))
     return min(blocks, 1024 // block)
 
@@ -154,13 +162,26 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
 
     From the measurements of a hand-written LayerNorm backward on an H200 (bf16): 8192x1024 18.5 us with 128 threads a row
     and 4 rows in each of 2 blocks an SM; 8192x4096 59.9 us with 256 threads, 2 rows, 1 block; 8192x8192 112.9 us with 512.
-    By search there (`python -m benchmarks tune`), two vectors a thread: 8192x1024 17.9 us with 64 threads, 19.2 with 128 of one
-    vector; 8192x2048 31.6 and 35.3; 8192x4096 58.9 with two blocks of one row or one block of two.
+    By search there (`python -m benchmarks tune`), two vectors a thread or a tile that the width fills: 8192x1024 17.9 us with 64
+    threads, 19.2 with 128 of one vector; 8192x1536 25.1 with 64 of three, 27.3 with 128 of two; 8192x2048 31.6 with 128 of
+    two, 35.3 with 256 of one; 8192x3072 45.8 and 48.5; 8192x4096 58.9 with two blocks of one row or one block of two;
+    8192x5120 71.8 with 128 of five, 84.4 with 512 of two; 8192x12288 210 with 256 of six, 224 with 512 of three.
     The next row waits in registers: asynchronous copies of it to shared memory, one, two and three rows ahead, were no faster
     on the H200 (rms_norm, 8192x4096: 59 us in registers, 67 two rows ahead, 61 three; layer_norm 65, 65, 63).
     """
     vector = 16 // item
-    shapes = [(16, 2, 128, 4), (32, 2, 128, 4), (64, 2, 128, 4), (128, 2, 256, 2), (256, 2, 256, 2), (512, 2, 512, 1)]
+    shapes = [
+        (16, 2, 128, 4),
+        (32, 2, 128, 4),
+        (64, 2, 128, 4),
+        (64, 3, 128, 3),
+        (128, 2, 256, 2),
+        (128, 3, 128, 3),
+        (256, 2, 256, 2),
+        (128, 5, 256, 1),
+        (512, 2, 512, 1),
+        (256, 6, 256, 1),
+    ]
     if item == 8:
         shapes = [(32, 1, 256, 3)]
     if item >= 4:  # half as many values in a vector: four fit
@@ -171,14 +192,17 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
 def cluster_ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
     """Rows too wide for the registers of one block: several blocks share a row.
 
-    layer_norm's backward in bf16 on an H200, 8192x16384: 317 us in clusters of two, 372 by a kernel for the rows and one for
-    the columns.
+    layer_norm's backward in bf16 on an H200, 8192x16384: 305 us in clusters of two, 372 by a kernel for the rows and one for
+    the columns. Its forward, 512x131072: 115 us with three blocks on an SM, 128 with two, 185 with one.
     """
     vectors = 4 if item >= 4 or not with_sums else 2
     width = 512 * vectors * (16 // item)  # of a block
     persist = 1 if features.sums else 0
     begin = cluster_begin(features, item, column_item, with_sums)
-    return tuple(Tile(512 * b, vectors, 512, 1, b * width, persist) for b in (2, 4, 8) if b * width > begin)
+    blocks = 1 if with_sums or features.row_loads > 1 else 3
+    return tuple(
+        Tile(512 * b, vectors, 512, blocks, b * width, persist) for b in (2, 4, 8) if b * width > begin
+    )
 
 
 def cluster_begin(features: Features, item: int, column_item: int, with_sums: bool) -> int:

@@ -93,6 +93,40 @@ class _Watch(TorchFunctionMode):
         return out
 
 
+class Packed:
+    """A packed argument while its operator is traced: its parts are operands of their own, and all that it has."""
+
+    def __init__(self, name: str, parts: Sequence[torch.Tensor], interleaved: bool) -> None:
+        self._name, self._parts, self._interleaved = name, tuple(parts), interleaved
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[torch.Tensor, ...]:
+        if self._interleaved or chunks != len(self._parts) or dim != -1:
+            raise self._misused()
+        return self._parts
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        for i, part in enumerate(self._parts if self._interleaved else ()):
+            if index == (Ellipsis, slice(i, None, len(self._parts))):
+                return part
+        raise self._misused()
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._misused()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        own: Packed = next(a for a in [*args, *(kwargs or {}).values()] if isinstance(a, Packed))
+        if func is torch.chunk and own is args[0]:
+            return own.chunk(*args[1:], **(kwargs or {}))
+        raise own._misused()
+
+    def _misused(self) -> TraceError:
+        count = len(self._parts)
+        ways = ", ".join(f"{self._name}[..., {i}::{count}]" for i in range(count))
+        way = ways if self._interleaved else f"{self._name}.chunk({count}, -1)"
+        return TraceError(f"{calling_line()}: {self._name} is packed; take it apart by {way}")
+
+
 def shape_of(span: Span, rows: Any, cols: Any) -> tuple[Any, ...]:
     """The shape that an operand of this span has in the trace."""
     return {Span.BOTH: (rows, cols), Span.COLS: (cols,), Span.ROWS: (rows, 1), Span.NONE: ()}[span]

@@ -48,7 +48,7 @@ class OffsetRMSNorm(RMSNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight = _parameter(self, "weight")
         assert weight is not None
-        return call("rms_norm", x, self.normalized_shape, 1.0 + weight.float(), self.eps)
+        return call("rms_norm", x, self.normalized_shape, weight, self.eps, "one_plus_weight")
 
 
 # Attributes that the new class needs and the old object lacks, or the reason to leave the object alone.
@@ -111,6 +111,13 @@ TORCH_RULES: dict[type[torch.nn.Module], Rule] = {
     torch.nn.SiLU: Rule(SiLU, _not_inplace),
     torch.nn.Softmax: Rule(Softmax, _nothing),
 }
+
+# Left alone: their forward and backward are one kernel of torch each, which reads and writes no more than ours.
+ONE_PASS: tuple[type[torch.nn.Module], ...] = (
+    torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.Hardtanh,
+    torch.nn.Hardsigmoid, torch.nn.Hardswish, torch.nn.Mish, torch.nn.Sigmoid, torch.nn.Tanh, torch.nn.LogSigmoid,
+    torch.nn.Softplus, torch.nn.GLU, torch.nn.LogSoftmax,
+)  # fmt: skip
 
 _ACTIVATIONS = {
     "GELUActivation": Rule(GELU, _gelu("none")),

@@ -65,9 +65,12 @@ def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
 
 def silu(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
     """Stands in for ``torch.nn.functional.silu``; ``inplace`` overwrites and returns ``input``."""
-    if not inplace:
-        return call("silu", input)
+    return written_to(input, "silu") if inplace else call("silu", input)
+
+
+def written_to(input: torch.Tensor, name: str, *args: Any) -> torch.Tensor:
+    """``call(name, input, *args)`` written to ``input``, which is returned."""
     if torch.is_grad_enabled() and input.requires_grad and not input.is_leaf:
-        # The operator saves its input for backward, which the write below would invalidate.
-        return input.copy_(call("silu", input.clone()))
-    return input.copy_(call("silu", input))  # for a leaf that requires grad this raises, as torch's does
+        # The operator may save its input for backward, which the write below would invalidate.
+        return input.copy_(call(name, input.clone(), *args))
+    return input.copy_(call(name, input, *args))  # for a leaf that requires grad this raises, as torch's does

@@ -9,7 +9,7 @@ import warnings
 
 import torch
 
-from .functional import call, silu
+from .functional import call, silu, written_to
 
 
 def _parameter(module: torch.nn.Module, name: str) -> torch.Tensor | None:
@@ -69,6 +69,56 @@ class SiLU(torch.nn.SiLU):
         return silu(input, self.inplace) if self.inplace else call("silu", input)
 
 
+def _activation(
+    twin: type[torch.nn.Module], operator: str, *settings: str, inplace: bool = False
+) -> type[torch.nn.Module]:
+    """A twin of one of torch's activations, which passes ``settings`` of the module to the operator.
+
+    ``inplace``: the twin can be told to overwrite its input, and keeps that meaning by a copy.
+    """
+
+    class Activation(twin):  # type: ignore[misc, valid-type]
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            values = [getattr(self, name) for name in settings]
+            if inplace and self.inplace:
+                return written_to(input, operator, *values)
+            return call(operator, input, *values)
+
+    Activation.__name__ = Activation.__qualname__ = twin.__name__
+    Activation.__doc__ = (
+        f"``torch.nn.{twin.__name__}`` on ``torch.ops.avo.{operator}`` ; formula and source: see the README."
+    )
+    return Activation
+
+
+ReLU = _activation(torch.nn.ReLU, "relu", inplace=True)
+LeakyReLU = _activation(torch.nn.LeakyReLU, "leaky_relu", "negative_slope", inplace=True)
+ELU = _activation(torch.nn.ELU, "elu", "alpha", inplace=True)
+SELU = _activation(torch.nn.SELU, "selu", inplace=True)
+CELU = _activation(torch.nn.CELU, "celu", "alpha", inplace=True)
+Hardtanh = _activation(torch.nn.Hardtanh, "hardtanh", "min_val", "max_val", inplace=True)
+Hardsigmoid = _activation(torch.nn.Hardsigmoid, "hardsigmoid", inplace=True)
+Hardswish = _activation(torch.nn.Hardswish, "hardswish", inplace=True)
+Mish = _activation(torch.nn.Mish, "mish", inplace=True)
+Sigmoid = _activation(torch.nn.Sigmoid, "sigmoid")
+Tanh = _activation(torch.nn.Tanh, "tanh")
+LogSigmoid = _activation(torch.nn.LogSigmoid, "logsigmoid")
+Softplus = _activation(torch.nn.Softplus, "softplus", "beta", "threshold")
+GLU = _activation(torch.nn.GLU, "glu", "dim")
+
+
+def _softmax_dim(input: torch.Tensor, dim: int | None, name: str) -> int:
+    """``dim``, or for None what torch chooses, with its warning."""
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=5,  # the line that called the module
+    )
+    return 0 if input.dim() in (0, 1, 3) else 1
+
+
 class Softmax(torch.nn.Softmax):
     r"""``torch.nn.Softmax`` on ``torch.ops.avo.softmax``: :math:`e^{x_i} / \sum_j e^{x_j}` along ``dim``.
 
@@ -76,12 +126,14 @@ class Softmax(torch.nn.Softmax):
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        dim = self.dim
-        if dim is None:
-            warnings.warn(
-                "Implicit dimension choice for softmax has been deprecated. "
-                "Change the call to include dim=X as an argument.",
-                stacklevel=4,  # the line that called the module
-            )
-            dim = 0 if input.dim() in (0, 1, 3) else 1
-        return call("softmax", input, dim)
+        return call("softmax", input, _softmax_dim(input, self.dim, "softmax"))
+
+
+class LogSoftmax(torch.nn.LogSoftmax):
+    r"""``torch.nn.LogSoftmax`` on ``torch.ops.avo.log_softmax``: :math:`x_i - \log \sum_j e^{x_j}` along ``dim``.
+
+    ``dim=None`` chooses the dimension as torch does (0 for 0, 1 and 3 dimensions, else 1), with its warning.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return call("log_softmax", input, _softmax_dim(input, self.dim, "log_softmax"))

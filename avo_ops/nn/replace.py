@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from . import functional
-from .foreign import TORCH_RULES, TRANSFORMERS_RULES, Rule
+from .foreign import ONE_PASS, TORCH_RULES, TRANSFORMERS_RULES, Rule
 from .modules import GELU, LayerNorm, RMSNorm, SiLU, Softmax
 
 Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
@@ -269,6 +269,8 @@ def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
             if "forward" in defined:
                 return f"a subclass of {base.__name__} with a forward of its own"
             return f"a subclass of {base.__name__} that defines {', '.join(defined[:3])}"
+    if issubclass(cls, ONE_PASS):
+        return "torch's own is one pass over memory too; avo_ops.nn has its twin"
     return "no avo_ops operator is known to compute the same"
 
 

@@ -55,7 +55,9 @@ class Kernel:
     def __str__(self) -> str:
         if self.grid is None:
             return self.name
-        widths = {None: "any width", "chunks": "rows of whole vectors"}.get(self.width, f"width {self.width}")
+        widths = "any width" if self.width is None else f"width {self.width}"
+        if self.width == "chunks":
+            widths = "rows of whole vectors"
         cluster = f" in clusters of {self.cluster}" if self.cluster > 1 else ""
         return (
             f"{self.name}: grid {' x '.join(map(str, self.grid))}{cluster}, block {self.block}, "
@@ -303,7 +305,7 @@ def _call(name: str, op: Op, values: Sequence[Any], place: CudaTarget | None, wh
     operands = {rest[0]: rest for rest in facts["operand"]}
     kernels = tuple(_kernels(path, facts))
     elements = {"MN": rows * columns, "N": columns, "M": rows}
-    arguments = {a.name for a in op.arguments}
+    arguments = {name for a in op.arguments for name in (a.name, *a.parts)}
     read = written = temporary = 0
     for operand in (operands[n] for k in kernels for n in k.operands):
         moved = elements[operand[1]] * _BYTES[operand[2]]

@@ -62,13 +62,48 @@ def _check_tensor(op: Op, name: str, tensor: Tensor, primary: Tensor) -> None:
         raise _fail(op, f"{name} must be a strided tensor, but is {_name(tensor.layout)}")
 
 
+def take_apart(tensor: Tensor, like: Any, dim: int) -> tuple[Tensor, ...]:
+    """The parts of a packed tensor, as ``like``, an argument or return, says they lie."""
+    count = len(like.parts)
+    if not like.interleaved:
+        return tuple(tensor.chunk(count, dim))
+    before = (slice(None),) * dim
+    return tuple(tensor[(*before, slice(i, None, count))] for i in range(count))
+
+
+def put_together(parts: Sequence[Tensor], like: Any, dim: int) -> Tensor:
+    """A packed tensor of its parts."""
+    if not like.interleaved:
+        return torch.cat(tuple(parts), dim)
+    stacked = torch.stack(tuple(parts), dim + 1)
+    sizes = parts[0].shape
+    return stacked.reshape([*sizes[:dim], sizes[dim] * len(parts), *sizes[dim + 1 :]])
+
+
+def _packed_shape(op: Op, sizes: Sequence[Any], space_dim: int) -> tuple[Any, ...]:
+    return tuple(s * op.packing if d == space_dim else s for d, s in enumerate(sizes))
+
+
+def _part_shape(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shape of a call whose primary is packed: that of a part."""
+    (dim,) = _columns(op, args, sizes)
+    torch._check(  # type: ignore[no-untyped-call]
+        sizes[dim] % op.packing == 0,
+        lambda: (
+            f"{op.subject}: {op.arguments[op.primary].name} must have a multiple of {op.packing} as size of dimension "
+            f"{dim}, but has shape {_shape(sizes)}"
+        ),
+    )
+    return tuple(s // op.packing if d == dim else s for d, s in enumerate(sizes))
+
+
 def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, ...]:
     rank, name = len(sizes), op.arguments[op.primary].name
     if op.rule == "flat":
         return ()
+    if not rank and (op.rule == "last" or op.packing > 1):
+        raise _fail(op, f"{name} must have at least 1 dimension, but has shape []")
     if op.rule == "last":
-        if not rank:
-            raise _fail(op, f"{name} must have at least 1 dimension, but has shape []")
         return (rank - 1,)
     argument, value = op.arguments[op.rule_argument].name, args[op.rule_argument]
     if op.rule == "dim":
@@ -101,12 +136,14 @@ def _common_shape(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
     primary, name = args[op.primary], op.arguments[op.primary].name
     _check_tensor(op, name, primary, primary)
     sizes = tuple(primary.shape)
+    if op.arguments[op.primary].parts:
+        sizes = _part_shape(op, args, sizes)
     for i in op.tensors:
         a, value = op.arguments[i], args[i]
         if value is None:
             continue
         _check_tensor(op, a.name, value, primary)
-        if a.span != "MN" or i == op.primary:
+        if a.span != "MN" or a.parts or i == op.primary:
             continue
         try:
             sizes = tuple(torch.broadcast_shapes(sizes, value.shape))  # type: ignore[no-untyped-call]
@@ -125,16 +162,20 @@ def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
         "trailing": op.arguments[op.rule_argument].name,
         "dim": f"dimension {space.columns[0] if space.columns else 0} of {primary}",
     }.get(op.rule, f"the last dimension of {primary}")
-    what = {"N": columns, "M": f"one value for each row of {primary}"}
+    what = {
+        "N": columns,
+        "M": f"one value for each row of {primary}",
+        "packed": f"{op.packing} values for each column of {primary}",
+    }
     for i in op.tensors:
         a, value = op.arguments[i], args[i]
-        if value is None or a.span == "MN":
+        if value is None or (a.span == "MN" and not a.parts):
             continue
-        expected = span_shape(a.span, space)
+        expected = shape_of(op, a, space)
 
         def message(a: Any = a, expected: Any = expected, value: Any = value) -> str:
             return (
-                f"{op.subject}: {a.name} must have shape {_shape(expected)} ({what[a.span]}), "
+                f"{op.subject}: {a.name} must have shape {_shape(expected)} ({what['packed' if a.parts else a.span]}), "
                 f"but has shape {_shape(value.shape)}"
             )
 
@@ -175,6 +216,14 @@ def span_shape(span: str, space: Space) -> tuple[Any, ...]:
     return tuple(1 if d in space.columns else s for d, s in enumerate(space.sizes))
 
 
+def shape_of(op: Op, like: Any, space: Space) -> tuple[Any, ...]:
+    """The shape of an argument or a return."""
+    shape = span_shape(like.span, space)
+    if not like.parts:
+        return shape
+    return _packed_shape(op, shape, space.columns[0] if like.span == "MN" else 0)
+
+
 def return_dtype(op: Op, ret: Return, args: Sequence[Any], space: Space) -> torch.dtype:
     """The dtype of a return: what its arguments promote to; an absent one gives it the dtype of the math."""
     if ret.dtype == "compute":
@@ -211,7 +260,7 @@ def allocate(op: Op, ret: Return, args: Sequence[Any], space: Space) -> Tensor:
     primary, dtype = args[op.primary], return_dtype(op, ret, args, space)
     if ret.span == "MN" and keeps_strides(op, primary, space):
         return torch.empty_like(primary, dtype=dtype)
-    return torch.empty(span_shape(ret.span, space), dtype=dtype, device=space.device)
+    return torch.empty(shape_of(op, ret, space), dtype=dtype, device=space.device)
 
 
 def returned(op: Op, args: tuple[Any, ...]) -> tuple[bool, ...]:

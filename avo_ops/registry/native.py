@@ -100,6 +100,11 @@ def _arg_line(arg: Record) -> str:
             return _line("arg", arg["name"], kind)
 
 
+def _parts_lines(record: Record) -> Iterable[str]:
+    if record.get("parts"):
+        yield _line("parts", "pairs" if record["interleaved"] else "halves", *record["parts"])
+
+
 def _case_lines(case: Record) -> Iterable[str]:
     yield _line("case", *case["key"])
     yield _line("returns", *map(int, case["returns"]))
@@ -123,7 +128,9 @@ def _op_lines(op: Record) -> Iterable[str]:
     rule_arg = columns.get("arg")
     yield _line("op", op["name"], columns["rule"], -1 if rule_arg is None else rule_arg, op["primary"])
     args = op["args"]
-    yield from map(_arg_line, args)
+    for arg in args:
+        yield _arg_line(arg)
+        yield from _parts_lines(arg)
     index = {arg["name"]: i for i, arg in enumerate(args)}
     optional = _optional_returns(op["schema"])
     if len(optional) != len(op["returns"]):
@@ -133,6 +140,7 @@ def _op_lines(op: Record) -> Iterable[str]:
     for result, none in zip(op["returns"], optional, strict=True):
         like = [] if result["dtype"] == "compute" else [index[n] for n in result["dtype"].split("|")]
         yield _line("return", result["name"], result["span"], int(none), *like)
+        yield from _parts_lines(result)
     for case in op["cases"]:
         yield from _case_lines(case)
 

@@ -31,6 +31,8 @@ class Argument:
     none: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
     length: int = 0
+    parts: tuple[str, ...] = ()
+    interleaved: bool = False
 
     def none_value(self, compute: torch.dtype) -> float | None:
         """The value that None stands for, by the dtype of the math."""
@@ -46,6 +48,8 @@ class Return:
     name: str
     span: str
     dtype: str
+    parts: tuple[str, ...] = ()
+    interleaved: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,16 @@ class Op:
 
     @cached_property
     def elements(self) -> tuple[int, ...]:
-        """Positions of the tensor arguments that have the shape of the primary one."""
-        return tuple(i for i in self.tensors if self.arguments[i].span == "MN")
+        """Positions of the tensor arguments that have, or broadcast to, the shape of the call."""
+        return tuple(
+            i for i in self.tensors if self.arguments[i].span == "MN" and not self.arguments[i].parts
+        )
+
+    @cached_property
+    def packing(self) -> int:
+        """How many values a packed tensor has for each column; 1 where none is packed."""
+        parts = [*(a.parts for a in self.arguments), *(r.parts for r in self.returns)]
+        return max(map(len, parts)) or 1
 
     @cached_property
     def optional_returns(self) -> bool:
@@ -158,10 +170,15 @@ def _op(data: Mapping[str, Any]) -> Op:
             none=None if a.get("none") is None else (float(a["none"][0]), float(a["none"][1])),
             choices=tuple(a.get("choices", ())),
             length=a.get("length", 0),
+            parts=tuple(a.get("parts", ())),
+            interleaved=a.get("interleaved", False),
         )
         for a in data["args"]
     )
-    returns = tuple(Return(r["name"], r["span"], r["dtype"]) for r in data["returns"])
+    returns = tuple(
+        Return(r["name"], r["span"], r["dtype"], tuple(r.get("parts", ())), r.get("interleaved", False))
+        for r in data["returns"]
+    )
     columns = data["columns"]
     argument = columns.get("arg")
     return Op(

@@ -9,7 +9,16 @@ from typing import Any
 import torch
 
 from .expression import Space
-from .layout import keeps_strides, return_dtype, returned, space_of, space_of_tensors, span_shape
+from .layout import (
+    keeps_strides,
+    put_together,
+    return_dtype,
+    returned,
+    shape_of,
+    space_of,
+    space_of_tensors,
+    take_apart,
+)
 from .plan import Op, Return
 
 Tensor = torch.Tensor
@@ -30,7 +39,7 @@ def _widened(op: Op, args: Sequence[Any], space: Space) -> list[Any]:
             out.append(None)
         else:
             wide = value.to(space.dtype)
-            out.append(wide.expand(space.sizes) if a.span == "MN" and len(op.elements) > 1 else wide)
+            out.append(wide.expand(space.sizes) if i in op.elements and len(op.elements) > 1 else wide)
     return out
 
 
@@ -39,9 +48,9 @@ def _is_empty(space: Space) -> bool:
     return any(isinstance(s, int) and s == 0 for s in space.sizes)
 
 
-def _nothing(op: Op, args: Sequence[Any], space: Space) -> Tensor:
+def _nothing(op: Op, ret: Return, args: Sequence[Any], space: Space) -> Tensor:
     """An (M, N) result without elements that depends on every tensor: their gradients are zeros."""
-    total = torch.zeros(space.sizes, dtype=space.dtype, device=space.device)
+    total = torch.zeros(shape_of(op, ret, space), dtype=space.dtype, device=space.device)
     for i in op.tensors:
         if args[i] is not None:
             total = total + args[i].to(space.dtype).sum()
@@ -50,9 +59,11 @@ def _nothing(op: Op, args: Sequence[Any], space: Space) -> Tensor:
 
 def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Space) -> Tensor:
     """A result in the shape, dtype and layout that a kernel gives it, in memory of its own."""
-    shape = span_shape(ret.span, space)
+    shape = shape_of(op, ret, space)
     if ret.span == "N" and space.rows:
-        value = value.expand([1 if d in space.rows else s for d, s in enumerate(space.sizes)]).reshape(shape)
+        if not ret.parts:
+            value = value.expand([1 if d in space.rows else s for d, s in enumerate(space.sizes)])
+        value = value.reshape(shape)
     out = value.to(return_dtype(op, ret, args, space))
     if tuple(out.shape) != tuple(shape):
         out = out.expand(shape)
@@ -74,7 +85,7 @@ def stated(op: Op, definition: Definition) -> Definition:
         empty = _is_empty(space)
         results: Sequence[Any]
         if empty and all(r.span == "MN" for r in op.returns):
-            results = [_nothing(op, args, space)] * len(op.returns)
+            results = [_nothing(op, r, args, space) for r in op.returns]
         else:
             out = definition(*values)
             results = [out] if isinstance(out, Tensor) else out
@@ -84,6 +95,12 @@ def stated(op: Op, definition: Definition) -> Definition:
     return run
 
 
+def _whole(value: Tensor, ret: Return, space: Space) -> Tensor:
+    """A value in all the dims of its span, each other of size 1."""
+    rows = space.rows if ret.span == "N" else ()
+    return value.expand([1 if d in rows else s for d, s in enumerate(space.sizes)])
+
+
 def _operands(op: Op, args: Sequence[Any], space: Space) -> dict[str, Any]:
     """What an expression loads, by name: tensors that broadcast against the (M, N) space, and numbers."""
     values: dict[str, Any] = {}
@@ -91,6 +108,9 @@ def _operands(op: Op, args: Sequence[Any], space: Space) -> dict[str, Any]:
         if a.kind == "tensor" and a.span == "N" and value is not None and op.rule == "dim":
             value = value.reshape([1 if d in space.rows else -1 for d in range(len(space.sizes))])
         values[a.name] = value
+        if a.parts and value is not None:
+            dim = space.columns[0] - len(space.sizes)
+            values |= zip(a.parts, take_apart(value, a, value.dim() + dim), strict=True)
     return values
 
 
@@ -108,11 +128,17 @@ def derived(op: Op) -> Definition:
             wanted = [
                 r for r, e in zip(op.returns, exists, strict=True) if e and not (empty and r.span == "MN")
             ]
-            values = case.expression.evaluate([r.name for r in wanted], _operands(op, args, space), space)
+            names = [name for r in wanted for name in r.parts or (r.name,)]
+            values = case.expression.evaluate(names, _operands(op, args, space), space)
             for i, r in enumerate(op.returns):
-                if exists[i]:
-                    value = values[r.name] if r.name in values else _nothing(op, args, space)
-                    out[i] = _finished(op, r, value, args, space)
+                if not exists[i]:
+                    continue
+                if r.parts and r in wanted:
+                    parts = [_whole(values[name], r, space) for name in r.parts]
+                    value = put_together(parts, r, space.columns[0])
+                else:
+                    value = values[r.name] if r in wanted else _nothing(op, r, args, space)
+                out[i] = _finished(op, r, value, args, space)
         return out[0] if len(out) == 1 else tuple(out)
 
     return run

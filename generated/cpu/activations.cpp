@@ -440,7 +440,7 @@ AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t
         const V y = part.load(y_row + c);
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, y * m_sigmoid_rest(x, y) * grad);
+        part.store(grad_x_row + c, y * (m_sigmoid_rest(x, y) * grad));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
     }
@@ -613,9 +613,8 @@ AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_
       C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V t = m_min(m_max(x, V(C(-30.0))), V(C(30.0)));
-        const V u = t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0)));
-        part.store(y_row + c, x * m_sigmoid(u));
+        const V t1 = m_min(m_max(x, V(C(-30.0))), V(C(30.0)));
+        part.store(y_row + c, x * m_sigmoid(t1 * V(C(1.5957691216057308)) * m_fma(t1, t1 * V(C(0.044715)), V(C(1.0)))));
       });
       close_row<C>(a, 1, row, c0, n, y_row);
     }
@@ -660,15 +659,15 @@ AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
-        const V t = m_min(m_max(x, V(C(-30.0))), V(C(30.0)));
-        const V t1 = t * V(C(1.5957691216057308));
-        const V t2 = t * V(C(0.044715));
-        const V t3 = m_fma(t, t2, V(C(1.0)));
-        const V u = t1 * t3;
-        const V t4 = m_sigmoid(u);
-        const V t5 = x * grad * (t4 * m_sigmoid_rest(u, t4));
-        const V t6 = t1 * t5;
-        part.store(grad_x_row + c, m_fma(t4, grad, m_where(m_and(m_ge(x, V(C(-30.0))), m_le(x, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t3 * t5, m_fma(V(C(0.044715)), t * t6, t2 * t6)), V(C(0.0)))));
+        const V t1 = m_min(m_max(x, V(C(-30.0))), V(C(30.0)));
+        const V t2 = t1 * V(C(1.5957691216057308));
+        const V t3 = t1 * V(C(0.044715));
+        const V t4 = m_fma(t1, t3, V(C(1.0)));
+        const V t5 = t2 * t4;
+        const V t6 = m_sigmoid(t5);
+        const V t7 = x * grad * (t6 * m_sigmoid_rest(t5, t6));
+        const V t8 = t2 * t7;
+        part.store(grad_x_row + c, m_fma(t6, grad, m_where(m_and(m_ge(x, V(C(-30.0))), m_le(x, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t7, m_fma(V(C(0.044715)), t1 * t8, t3 * t8)), V(C(0.0)))));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }
@@ -777,7 +776,7 @@ AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
         const V x = part.load(x_row + c);
         const V t = m_min(x, V(C(20.0)));
         const V e = m_exp(t);
-        const V t1 = e * (e + V(C(2.0)));
+        const V t1 = m_fma(e, e, e * V(C(2.0)));
         part.store(y_row + c, x * (t1 / (V(C(2.0)) + t1)));
       });
       close_row<C>(a, 1, row, c0, n, y_row);
@@ -802,9 +801,9 @@ AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
         const V x = part.load(x_row + c);
         const V t = m_min(x, V(C(20.0)));
         const V e = m_exp(t);
-        const V t1 = e * (e + V(C(2.0)));
+        const V t1 = m_fma(e, e, e * V(C(2.0)));
         const V r = m_recip(V(C(2.0)) + t1);
-        part.store(grad_x_row + c, grad * (r * m_fma(t, r * (e * (e + V(C(1.0))) * V(C(4.0))), t1)));
+        part.store(grad_x_row + c, grad * (r * m_fma(t, e * (e + V(C(1.0))) * V(C(4.0)) * r, t1)));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }

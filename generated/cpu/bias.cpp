@@ -140,9 +140,8 @@ AVO_KERNEL void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, i
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
         const V t1 = x + bias;
-        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
-        const V u = t * V(C(1.5957691216057308)) * m_fma(t, t * V(C(0.044715)), V(C(1.0)));
-        part.store(y_row + c, t1 * m_sigmoid(u));
+        const V t2 = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        part.store(y_row + c, t1 * m_sigmoid(t2 * V(C(1.5957691216057308)) * m_fma(t2, t2 * V(C(0.044715)), V(C(1.0)))));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -254,15 +253,15 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row
         const V bias = part.load(bias_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = x + bias;
-        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
-        const V t2 = t * V(C(1.5957691216057308));
-        const V t3 = t * V(C(0.044715));
-        const V t4 = m_fma(t, t3, V(C(1.0)));
-        const V u = t2 * t4;
-        const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
-        const V t7 = t2 * t6;
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
+        const V t2 = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V t3 = t2 * V(C(1.5957691216057308));
+        const V t4 = t2 * V(C(0.044715));
+        const V t5 = m_fma(t2, t4, V(C(1.0)));
+        const V t6 = t3 * t5;
+        const V t7 = m_sigmoid(t6);
+        const V t8 = t1 * grad * (t7 * m_sigmoid_rest(t6, t7));
+        const V t9 = t3 * t8;
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t7, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t5 * t8, m_fma(V(C(0.044715)), t2 * t9, t4 * t9)), V(C(0.0)))));
       });
     }
   }
@@ -287,15 +286,15 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_be
         const V bias = part.load(bias_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = x + bias;
-        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
-        const V t2 = t * V(C(1.5957691216057308));
-        const V t3 = t * V(C(0.044715));
-        const V t4 = m_fma(t, t3, V(C(1.0)));
-        const V u = t2 * t4;
-        const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
-        const V t7 = t2 * t6;
-        part.store(grad_x_row + c, m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0)))));
+        const V t2 = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V t3 = t2 * V(C(1.5957691216057308));
+        const V t4 = t2 * V(C(0.044715));
+        const V t5 = m_fma(t2, t4, V(C(1.0)));
+        const V t6 = t3 * t5;
+        const V t7 = m_sigmoid(t6);
+        const V t8 = t1 * grad * (t7 * m_sigmoid_rest(t6, t7));
+        const V t9 = t3 * t8;
+        part.store(grad_x_row + c, m_fma(t7, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t5 * t8, m_fma(V(C(0.044715)), t2 * t9, t4 * t9)), V(C(0.0)))));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
     }
@@ -323,17 +322,17 @@ AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, 
         const V bias = part.load(bias_row + c);
         const V grad = part.load(grad_row + c);
         const V t1 = x + bias;
-        const V t = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
-        const V t2 = t * V(C(1.5957691216057308));
-        const V t3 = t * V(C(0.044715));
-        const V t4 = m_fma(t, t3, V(C(1.0)));
-        const V u = t2 * t4;
-        const V t5 = m_sigmoid(u);
-        const V t6 = t1 * grad * (t5 * m_sigmoid_rest(u, t5));
-        const V t7 = t2 * t6;
-        const V t8 = m_fma(t5, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t4 * t6, m_fma(V(C(0.044715)), t * t7, t3 * t7)), V(C(0.0))));
-        part.store(grad_x_row + c, t8);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t8);
+        const V t2 = m_min(m_max(t1, V(C(-30.0))), V(C(30.0)));
+        const V t3 = t2 * V(C(1.5957691216057308));
+        const V t4 = t2 * V(C(0.044715));
+        const V t5 = m_fma(t2, t4, V(C(1.0)));
+        const V t6 = t3 * t5;
+        const V t7 = m_sigmoid(t6);
+        const V t8 = t1 * grad * (t7 * m_sigmoid_rest(t6, t7));
+        const V t9 = t3 * t8;
+        const V t10 = m_fma(t7, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t5 * t8, m_fma(V(C(0.044715)), t2 * t9, t4 * t9)), V(C(0.0))));
+        part.store(grad_x_row + c, t10);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t10);
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
     }

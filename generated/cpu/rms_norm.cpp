@@ -7,7 +7,8 @@
 
 namespace AVO_ISA_NAMESPACE {
 
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
@@ -39,7 +40,8 @@ AVO_KERNEL void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
@@ -74,7 +76,44 @@ AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void rms_norm_forward_weight_one_plus_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        t1_block = part.sum(t1_block, x * x);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 3, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V y = x * V(rstd);
+      const V y_ = y * (weight + V(C(1.0)));
+      part.store(y_row + c, y_);
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
@@ -107,7 +146,8 @@ AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
@@ -131,7 +171,8 @@ AVO_KERNEL void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
@@ -168,7 +209,8 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_b
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
@@ -208,14 +250,96 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
   }
 }
 
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void rms_norm_backward_weight_one_plus_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * ((weight + V(C(1.0))) * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * ((weight + V(C(1.0))) * grad)));
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void rms_norm_backward_weight_one_plus_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * ((weight + V(C(1.0))) * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * ((weight + V(C(1.0))) * grad)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
 AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[] = {
     {"rms_norm_forward", rms_norm_forward<float>, rms_norm_forward<double>},
     {"rms_norm_forward_weight", rms_norm_forward_weight<float>, rms_norm_forward_weight<double>},
+    {"rms_norm_forward_weight_one_plus_weight", rms_norm_forward_weight_one_plus_weight<float>, rms_norm_forward_weight_one_plus_weight<double>},
     {"rms_norm_backward", rms_norm_backward<float>, rms_norm_backward<double>},
     {"rms_norm_backward_weight_to_weight", rms_norm_backward_weight_to_weight<float>, rms_norm_backward_weight_to_weight<double>},
     {"rms_norm_backward_weight_to_x", rms_norm_backward_weight_to_x<float>, rms_norm_backward_weight_to_x<double>},
     {"rms_norm_backward_weight", rms_norm_backward_weight<float>, rms_norm_backward_weight<double>},
+    {"rms_norm_backward_weight_one_plus_weight_to_x", rms_norm_backward_weight_one_plus_weight_to_x<float>, rms_norm_backward_weight_one_plus_weight_to_x<double>},
+    {"rms_norm_backward_weight_one_plus_weight", rms_norm_backward_weight_one_plus_weight<float>, rms_norm_backward_weight_one_plus_weight<double>},
 };
-AVO_HIDDEN extern const int kernels_rms_norm_count = 6;
+AVO_HIDDEN extern const int kernels_rms_norm_count = 9;
 
 } // namespace AVO_ISA_NAMESPACE

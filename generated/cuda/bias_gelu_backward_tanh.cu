@@ -60,17 +60,17 @@ AVO_INLINE void bias_gelu_backward_tanh(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C t1 = x_vec[p][j] + bias_vec[p][j];
-          const C t = m_min(m_max(t1, C(-30.0)), C(30.0));
-          const C t2 = t * C(1.5957691216057308);
-          const C t3 = t * C(0.044715);
-          const C t4 = m_fma(t, t3, C(1.0));
-          const C u = t2 * t4;
-          const C t5 = m_sigmoid<A>(u);
-          const C t6 = t1 * grad_vec[p][j] * (t5 * m_sigmoid_rest<A>(u, t5));
-          const C t7 = t2 * t6;
-          const C t8 = m_fma(t5, grad_vec[p][j], m_where(m_and(m_ge(t1, C(-30.0)), m_le(t1, C(30.0))), m_fma(C(1.5957691216057308), t4 * t6, m_fma(C(0.044715), t * t7, t3 * t7)), C(0.0)));
-          grad_x_out[j] = t8;
-          if (live) sum_grad_bias[p][j] += t8;
+          const C t2 = m_min(m_max(t1, C(-30.0)), C(30.0));
+          const C t3 = t2 * C(1.5957691216057308);
+          const C t4 = t2 * C(0.044715);
+          const C t5 = m_fma(t2, t4, C(1.0));
+          const C t6 = t3 * t5;
+          const C t7 = m_sigmoid<A>(t6);
+          const C t8 = t1 * grad_vec[p][j] * (t7 * m_sigmoid_rest<A>(t6, t7));
+          const C t9 = t3 * t8;
+          const C t10 = m_fma(t7, grad_vec[p][j], m_where(m_and(m_ge(t1, C(-30.0)), m_le(t1, C(30.0))), m_fma(C(1.5957691216057308), t5 * t8, m_fma(C(0.044715), t2 * t9, t4 * t9)), C(0.0)));
+          grad_x_out[j] = t10;
+          if (live) sum_grad_bias[p][j] += t10;
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }

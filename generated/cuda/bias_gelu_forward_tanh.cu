@@ -52,9 +52,8 @@ AVO_INLINE void bias_gelu_forward_tanh(
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C t1 = x_vec[p][j] + bias_vec[kAhead ? p : 0][j];
-          const C t = m_min(m_max(t1, C(-30.0)), C(30.0));
-          const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
-          y_out[j] = t1 * m_sigmoid<A>(u);
+          const C t2 = m_min(m_max(t1, C(-30.0)), C(30.0));
+          y_out[j] = t1 * m_sigmoid<A>(t2 * C(1.5957691216057308) * m_fma(t2, t2 * C(0.044715), C(1.0)));
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }

@@ -53,15 +53,15 @@ AVO_INLINE void gelu_backward_tanh_rows(
         C grad_x_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
-          const C t1 = t * C(1.5957691216057308);
-          const C t2 = t * C(0.044715);
-          const C t3 = m_fma(t, t2, C(1.0));
-          const C u = t1 * t3;
-          const C t4 = m_sigmoid<A>(u);
-          const C t5 = x_vec[p][j] * grad_vec[p][j] * (t4 * m_sigmoid_rest<A>(u, t4));
-          const C t6 = t1 * t5;
-          grad_x_out[j] = m_fma(t4, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t3 * t5, m_fma(C(0.044715), t * t6, t2 * t6)), C(0.0)));
+          const C t1 = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
+          const C t2 = t1 * C(1.5957691216057308);
+          const C t3 = t1 * C(0.044715);
+          const C t4 = m_fma(t1, t3, C(1.0));
+          const C t5 = t2 * t4;
+          const C t6 = m_sigmoid<A>(t5);
+          const C t7 = x_vec[p][j] * grad_vec[p][j] * (t6 * m_sigmoid_rest<A>(t5, t6));
+          const C t8 = t2 * t7;
+          grad_x_out[j] = m_fma(t6, grad_vec[p][j], m_where(m_and(m_ge(x_vec[p][j], C(-30.0)), m_le(x_vec[p][j], C(30.0))), m_fma(C(1.5957691216057308), t4 * t7, m_fma(C(0.044715), t1 * t8, t3 * t8)), C(0.0)));
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }

@@ -22,9 +22,8 @@ AVO_INLINE void gelu_forward_tanh(
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C t = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
-        const C u = t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0));
-        y_out[j] = x_vec[p][j] * m_sigmoid<A>(u);
+        const C t1 = m_min(m_max(x_vec[p][j], C(-30.0)), C(30.0));
+        y_out[j] = x_vec[p][j] * m_sigmoid<A>(t1 * C(1.5957691216057308) * m_fma(t1, t1 * C(0.044715), C(1.0)));
       }
       tile.store(y_ptr, p, y_out, true);
     }

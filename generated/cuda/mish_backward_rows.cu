@@ -55,9 +55,9 @@ AVO_INLINE void mish_backward_rows(
         for (int j = 0; j < V; ++j) {
           const C t = m_min(x_vec[p][j], C(20.0));
           const C e = m_exp<A>(t);
-          const C t1 = e * (e + C(2.0));
+          const C t1 = m_fma(e, e, e * C(2.0));
           const C r = m_recip(C(2.0) + t1);
-          grad_x_out[j] = grad_vec[p][j] * (r * m_fma(t, r * (e * (e + C(1.0)) * C(4.0)), t1));
+          grad_x_out[j] = grad_vec[p][j] * (r * m_fma(t, e * (e + C(1.0)) * C(4.0) * r, t1));
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }

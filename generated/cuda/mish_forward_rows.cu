@@ -48,7 +48,7 @@ AVO_INLINE void mish_forward_rows(
         for (int j = 0; j < V; ++j) {
           const C t = m_min(x_vec[p][j], C(20.0));
           const C e = m_exp<A>(t);
-          const C t1 = e * (e + C(2.0));
+          const C t1 = m_fma(e, e, e * C(2.0));
           y_out[j] = x_vec[p][j] * (t1 / (C(2.0) + t1));
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);

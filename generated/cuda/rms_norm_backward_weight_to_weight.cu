@@ -1,5 +1,6 @@
 // avo::rms_norm_backward_weight_to_weight: column kernel. Written by the generator from definitions/; do not edit.
-// x / sqrt(mean(x^2) + eps) * weight; eps=None: the machine epsilon of the dtype of the math
+// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
+//   dtype of the math
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 #include "device/avo.cuh"
 

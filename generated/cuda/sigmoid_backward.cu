@@ -28,7 +28,7 @@ AVO_INLINE void sigmoid_backward(
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * m_sigmoid_rest<A>(x_vec[p][j], y_vec[p][j]) * grad_vec[p][j];
+        grad_x_out[j] = y_vec[p][j] * (m_sigmoid_rest<A>(x_vec[p][j], y_vec[p][j]) * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr, p, grad_x_out, true);
     }

@@ -35,11 +35,7 @@ namespace {
 
 const char *const kSpans[] = {"MN", "N", "M"};
 
-const char *operand_name(const Op &op, int k) {
-  int arguments = static_cast<int>(op.args.size());
-  if (k == kAbsent) return "null";
-  return k < arguments ? op.args[k].name.c_str() : op.returns[k - arguments].name.c_str();
-}
+const char *operand_name(const Op &op, int k) { return k == kAbsent ? "null" : op.operand_name(k).c_str(); }
 
 // ---- reading ----
 
@@ -179,7 +175,7 @@ std::string describe_unaligned(const Plan &plan, int vec) {
   if (plan.N % vec) text += join("unaligned ", op.args[op.primary].name, " N\n");
   for (int k = 0; k < op.operand_count(); ++k) {
     const Operand &operand = plan.operands[k];
-    if (!operand.present) continue;
+    if (!plan.exists(k)) continue;
     bool temporary = operand.copy || operand.cast;
     if (!temporary && reinterpret_cast<uintptr_t>(operand.data) % 16)
       text += join("unaligned ", operand_name(op, k), " address\n");
@@ -200,8 +196,8 @@ std::string describe_cuda(const Plan &plan, const Arguments &args) {
     const Variant &v = *step.use->variant;
     text += join("step ", step.step->family->name, " ", v.symbol, " grid ", step.grid[0], " ", step.grid[1], " ",
                  step.grid[2], " block ", v.block, " cluster ", v.cluster, " shared ", v.smem, " aligned ",
-                 step.aligned, "\nvariant ", v.vec, " ", describe_width(v.exact), misses_aligned(plan, step) ? " unaligned" : "",
-                 "\nparams");
+                 step.aligned, "\nvariant ", v.vec, " ", describe_width(v.exact),
+                 misses_aligned(plan, step) ? " unaligned" : "", "\nparams");
     for (const Param &param : step.step->params) text += " " + describe_param(plan, step, args, param);
     text += "\n";
     if (!step.aligned && unaligned.empty()) unaligned = describe_unaligned(plan, v.vec);

@@ -22,7 +22,7 @@ inline void choose_columns(Plan &plan) {
       bool merges = true;
       for (int k = 0; previous >= 0 && merges && k < count; ++k) {
         const Operand &operand = plan.operands[k];
-        if (!operand.present) continue;
+        if (!plan.exists(k)) continue;
         const int64_t *strides = operand.kernel_strides();
         merges = strides[d] == strides[previous] * plan.sizes[previous];
       }

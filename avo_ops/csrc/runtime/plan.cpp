@@ -72,18 +72,44 @@ void broadcast(const Op &op, const ArgSpec &spec, const TensorView &tensor, Plan
   plan.ndim = ndim;
 }
 
+// The one column dim of the rules last and dim; -1: there is none.
+int column_dim(const Op &op, const Arguments &args, int ndim) {
+  const std::string &name = op.args[op.primary].name;
+  if (ndim == 0 && (op.rule == Rule::Last || !op.parts.empty()))
+    fail(op.subject, ": ", name, " must have at least 1 dimension, but has shape []");
+  if (op.rule != Rule::Dim) return ndim - 1;
+  int64_t given = args.of[op.rule_arg].integer, range = std::max(ndim, 1);
+  if (given < -range || given >= range)
+    fail(op.subject, ": ", op.args[op.rule_arg].name, " must be in [", -range, ", ", range - 1, "] (", name, " has ",
+         ndim, ndim == 1 ? " dimension" : " dimensions", "), but is ", given);
+  return ndim == 0 ? -1 : static_cast<int>(given < 0 ? given + range : given);
+}
+
+// The shape of a call whose primary is packed: that of a part.
+void take_apart(const Op &op, const Arguments &args, const TensorView &primary, Plan &plan) {
+  const std::string &name = op.args[op.primary].name;
+  int dim = column_dim(op, args, primary.ndim);
+  if (primary.sizes[dim] % op.packing)
+    fail(op.subject, ": ", name, " must have a multiple of ", op.packing, " as size of dimension ", dim,
+         ", but has shape ", shape(primary));
+  std::copy(primary.sizes, primary.sizes + primary.ndim, plan.common);
+  plan.common[dim] /= op.packing;
+  plan.sizes = plan.common;
+}
+
 // The shape of the call: that of the primary, unless it and the other MN arguments broadcast to a larger one.
 void find_shape(const Op &op, const Arguments &args, Plan &plan) {
   const TensorView &primary = args.of[op.primary].tensor;
   check_tensor(op, op.args[op.primary], primary, primary);
   plan.sizes = primary.sizes;
   plan.ndim = primary.ndim;
+  if (op.args[op.primary].parts) take_apart(op, args, primary, plan);
   for (size_t i = 0; i < op.args.size(); ++i) {
     const ArgSpec &spec = op.args[i];
     if (spec.kind != ArgKind::Tensor || !args.of[i].present) continue;
     const TensorView &tensor = args.of[i].tensor;
     check_tensor(op, spec, tensor, primary);
-    if (spec.span == Span::MN && !same_shape(tensor, plan)) broadcast(op, spec, tensor, plan);
+    if (spec.span == Span::MN && !spec.parts && !same_shape(tensor, plan)) broadcast(op, spec, tensor, plan);
   }
 }
 
@@ -93,9 +119,9 @@ void find_columns(const Op &op, const Arguments &args, Plan &plan) {
   int ndim = plan.ndim;
   plan.column_ndim = 0;
   int dim = -1;
-  if (op.rule == Rule::Last) {
-    if (ndim == 0) fail(op.subject, ": ", name, " must have at least 1 dimension, but has shape []");
-    plan.column_ndim = 1;
+  if (op.rule == Rule::Last || op.rule == Rule::Dim) {
+    dim = column_dim(op, args, ndim);
+    plan.column_ndim = dim >= 0;
   } else if (op.rule == Rule::Trailing) {
     const Argument &list = args.of[op.rule_arg];
     plan.column_ndim = list.length;
@@ -103,15 +129,6 @@ void find_columns(const Op &op, const Arguments &args, Plan &plan) {
     if (list.length > ndim || !std::equal(list.list, list.list + list.length, plan.sizes + ndim - list.length))
       fail(op.subject, ": ", op.args[op.rule_arg].name, " must be the last dimensions of ", name, ", whose shape is ",
            list_text(plan.sizes, ndim), ", but is ", list_text(list.list, list.length));
-  } else if (op.rule == Rule::Dim) {
-    int64_t given = args.of[op.rule_arg].integer, range = std::max(ndim, 1);
-    if (given < -range || given >= range)
-      fail(op.subject, ": ", op.args[op.rule_arg].name, " must be in [", -range, ", ", range - 1, "] (", name, " has ",
-           ndim, ndim == 1 ? " dimension" : " dimensions", "), but is ", given);
-    if (ndim > 0) {
-      dim = static_cast<int>(given < 0 ? given + range : given);
-      plan.column_ndim = 1;
-    }
   }
   plan.column_begin = ndim - plan.column_ndim;
   plan.column_sizes = plan.sizes + plan.column_begin;
@@ -154,22 +171,72 @@ void check_rows(const Op &op, const ArgSpec &spec, const TensorView &tensor, con
        " (one value for each row of ", op.args[op.primary].name, "), but has shape ", shape(tensor));
 }
 
+// Sizes of packed tensors.
+void find_packed_sizes(const Op &op, Plan &plan) {
+  plan.packed_dim = plan.order[plan.ndim - 1];
+  std::copy(plan.sizes, plan.sizes + plan.ndim, plan.packed_sizes);
+  plan.packed_sizes[plan.packed_dim] *= op.packing;
+  plan.packed_columns = plan.packed_sizes[plan.packed_dim];
+  contiguous_strides(plan.packed_sizes, plan.ndim, plan.packed_strides);
+}
+
+void check_packed(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
+  const int64_t *expected = spec.span == Span::MN ? plan.packed_sizes : &plan.packed_columns;
+  int ndim = spec.span == Span::MN ? plan.ndim : 1;
+  if (tensor.ndim == ndim && std::equal(expected, expected + ndim, tensor.sizes)) return;
+  fail(op.subject, ": ", spec.name, " must have shape ", list_text(expected, ndim), " (", op.packing,
+       " values for each column of ", op.args[op.primary].name, "), but has shape ", shape(tensor));
+}
+
+// The parts of operand `whole`, whose elements lie in these strides.
+void plan_parts(const Op &op, int whole, const int64_t *strides, Plan &plan) {
+  const Operand &packed = plan.operands[whole];
+  for (size_t i = 0; i < op.parts.size(); ++i) {
+    if (op.parts[i].whole != whole) continue;
+    Operand &part = plan.operands[op.first_part() + static_cast<int>(i)];
+    part = packed;
+    part.packed = false;
+    if (!packed.present) continue;
+    bool rows = packed.span == Span::MN;
+    int dim = rows ? plan.packed_dim : 0, index = op.parts[i].index;
+    part.ndim = rows ? plan.ndim : 1;
+    part.sizes = rows ? plan.sizes : plan.column_sizes;
+    part.strides = strides;
+    part.offset = strides[dim] * index * (op.interleaved ? 1 : plan.column_sizes[0]);
+    part.data = static_cast<const char *>(packed.data) + part.offset * size_of(packed.declared);
+    if (!op.interleaved) continue;
+    int64_t *own = plan.expanded[plan.expanded_count++];
+    std::copy(strides, strides + part.ndim, own);
+    own[dim] *= op.packing;
+    part.strides = own;
+  }
+}
+
 void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
   plan.compute = Dtype::F32;
   for (size_t i = 0; i < op.args.size(); ++i) {
     const ArgSpec &spec = op.args[i];
     Operand &operand = plan.operands[i];
     operand.present = spec.kind == ArgKind::Tensor && args.of[i].present;
-    if (!operand.present) continue;
+    operand.packed = spec.parts > 0;
+    if (!operand.present) {
+      if (operand.packed) plan_parts(op, static_cast<int>(i), nullptr, plan);
+      continue;
+    }
     const TensorView &tensor = args.of[i].tensor;
     operand.copy = operand.cast = false;
     operand.span = spec.span;
     operand.declared = operand.dtype = tensor.dtype;
     operand.data = tensor.data;
+    operand.offset = 0;
     operand.ndim = plan.ndim;
     operand.sizes = plan.sizes;
     operand.temp_strides = nullptr;
-    if (spec.span == Span::MN) {
+    if (operand.packed) {
+      check_packed(op, spec, tensor, plan);
+      operand.strides = tensor.strides;
+      plan_parts(op, static_cast<int>(i), tensor.strides, plan);
+    } else if (spec.span == Span::MN) {
       operand.strides = expand(tensor, plan);
     } else {
       operand.strides = tensor.strides;
@@ -184,7 +251,7 @@ void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
 Dtype return_dtype(const ReturnSpec &spec, const Plan &plan) {
   Dtype dtype = Dtype::None;
   for (int arg : spec.dtype_of) {
-    if (!plan.exists(arg)) return plan.compute;
+    if (!plan.operands[arg].present) return plan.compute;
     dtype = promote(dtype, plan.operands[arg].declared);
   }
   return dtype == Dtype::None ? plan.compute : dtype;
@@ -198,13 +265,21 @@ void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
     const ReturnSpec &spec = op.returns[i];
     Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
     operand.present = plan.chosen->returns >> i & 1;
+    operand.packed = spec.parts > 0;
     operand.copy = operand.cast = false;
     operand.span = spec.span;
     operand.declared = operand.dtype = return_dtype(spec, plan);
     operand.data = nullptr;
+    operand.offset = 0;
     operand.ndim = plan.ndim;
     operand.temp_strides = nullptr;
-    if (spec.span == Span::MN) {
+    if (operand.packed) {
+      bool rows = spec.span == Span::MN;
+      if (!rows) operand.ndim = 1;
+      operand.sizes = rows ? plan.packed_sizes : &plan.packed_columns;
+      operand.strides = rows ? plan.packed_strides : plan.n_strides;
+      plan_parts(op, op.operand_of_return(static_cast<int>(i)), operand.strides, plan);
+    } else if (spec.span == Span::MN) {
       operand.sizes = plan.sizes;
       operand.strides = keep_strides ? kept : plan.contiguous;
     } else if (spec.span == Span::M) {
@@ -243,13 +318,14 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   plan.reason = nullptr;
   plan.chosen = nullptr;
   plan.alternative = nullptr;
-  plan.operands[kAbsent].present = false;
+  plan.operands[kAbsent].present = plan.operands[kAbsent].packed = false;
   plan.expanded_count = plan.step_count = plan.workspace_count = 0;
 
   find_shape(op, args, plan);
   find_columns(op, args, plan);
   int ndim = plan.ndim;
   for (int i = 0; i < ndim; ++i) plan.m_sizes[plan.order[i]] = i < plan.column_begin ? plan.sizes[plan.order[i]] : 1;
+  if (!op.parts.empty()) find_packed_sizes(op, plan);
   plan_arguments(op, args, plan);
 
   if (op.mask >= 0 && args.of[op.mask].bits == 0) {

@@ -28,11 +28,13 @@ enum class Outcome : uint8_t {
 
 struct Operand {
   bool present;
+  bool packed;     // kernels see its parts
   bool copy, cast; // goes through a temporary: its layout, its dtype is not what the kernel takes
   Span span;
-  Dtype declared; // dtype of the argument, or that the return must have
-  Dtype dtype;    // dtype that the kernel sees
-  const void *data;
+  Dtype declared;   // dtype of the argument, or that the return must have
+  Dtype dtype;      // dtype that the kernel sees
+  const void *data; // of a part of a return: the offset in bytes
+  int64_t offset;   // of a part in its whole, in elements
   int32_t ndim;
   const int64_t *sizes;
   const int64_t *strides;      // span MN and M: in the dims of the plan; span N: in the column dims
@@ -98,11 +100,14 @@ struct Plan {
   int64_t column_size; // rule dim
   int64_t contiguous[kMaxDims], normal[kMaxDims];
   int64_t common[kMaxDims];
+  int packed_dim; // the dim along which parts lie, of an op that has any
+  int64_t packed_sizes[kMaxDims], packed_strides[kMaxDims], packed_columns; // of a packed MN or N tensor
   int64_t m_sizes[kMaxDims], m_strides[kMaxDims], n_strides[kMaxDims];
   int expanded_count;
   int64_t expanded[kMaxOperands][kMaxDims];
 
-  bool exists(int operand) const { return operands[operand].present; }
+  // Whether kernels see the operand.
+  bool exists(int operand) const { return operands[operand].present && !operands[operand].packed; }
 };
 
 // Throws std::runtime_error for arguments that the operator does not take.

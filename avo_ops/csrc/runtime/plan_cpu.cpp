@@ -42,7 +42,7 @@ bool merge_rows(Plan &plan) {
     bool merges = previous >= 0;
     for (int k = 0; merges && k < count; ++k) {
       const Operand &operand = plan.operands[k];
-      if (!operand.present || operand.span == Span::N) continue;
+      if (!plan.exists(k) || operand.span == Span::N) continue;
       const int64_t *strides = operand.kernel_strides();
       merges = strides[d] == strides[previous] * plan.sizes[previous];
     }
@@ -55,7 +55,7 @@ bool merge_rows(Plan &plan) {
     plan.row_sizes[groups] = plan.sizes[d];
     for (int k = 0; k < count; ++k) {
       Operand &operand = plan.operands[k];
-      if (operand.present) operand.row_strides[groups] = operand.span == Span::N ? 0 : operand.kernel_strides()[d];
+      if (plan.exists(k)) operand.row_strides[groups] = operand.span == Span::N ? 0 : operand.kernel_strides()[d];
     }
     ++groups;
   }
@@ -77,19 +77,19 @@ bool merge_rows(Plan &plan) {
 
 void plan_cpu(Plan &plan) {
   const Op &op = *plan.op;
-  int count = op.operand_count(), arguments = static_cast<int>(op.args.size());
+  int count = op.operand_count();
   plan.outcome = Outcome::Cpu;
   for (bool copied = false;; copied = true) {
     if (op.rule == Rule::Flat) choose_columns(plan);
     for (int k = 0; k < count; ++k) {
       Operand &operand = plan.operands[k];
-      if (!operand.present || set_column_stride(plan, operand)) continue;
+      if (!plan.exists(k) || set_column_stride(plan, operand)) continue;
       use_copy(plan, operand); // results never come here: they are contiguous
       set_column_stride(plan, operand);
     }
     if (merge_rows(plan) || copied) return;
-    for (int k = 0; k < arguments; ++k)
-      if (plan.exists(k) && plan.operands[k].span != Span::N) use_copy(plan, plan.operands[k]);
+    for (int k = 0; k < count; ++k)
+      if (plan.exists(k) && !op.is_return(k) && plan.operands[k].span != Span::N) use_copy(plan, plan.operands[k]);
   }
 }
 

@@ -30,13 +30,13 @@ bool has_kernels(const Plan &plan, Dtype x, Dtype w) {
 // X: what the MN operands promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
 // else float32. Without N arguments the N results decide.
 void choose_dtypes(Plan &plan) {
-  int arguments = static_cast<int>(plan.op->args.size()), count = plan.op->operand_count();
+  int count = plan.op->operand_count();
   Dtype x = Dtype::None, w = Dtype::None;
   bool mixed = false;
-  auto take = [&](int begin, int end) {
-    for (int k = begin; k < end; ++k) {
+  auto take = [&](bool returns) {
+    for (int k = 0; k < count; ++k) {
       const Operand &operand = plan.operands[k];
-      if (!operand.present || operand.span != Span::N) continue;
+      if (!plan.exists(k) || operand.span != Span::N || plan.op->is_return(k) != returns) continue;
       mixed = mixed || (w != Dtype::None && w != operand.declared);
       w = operand.declared;
     }
@@ -44,8 +44,8 @@ void choose_dtypes(Plan &plan) {
   for (int k = 0; k < count; ++k) // the results too: a kernel rounds them to X
     if (plan.exists(k) && plan.operands[k].span == Span::MN) x = promote(x, plan.operands[k].declared);
   if (plan.compute == Dtype::F64) x = Dtype::F64;
-  take(0, arguments);
-  if (w == Dtype::None) take(arguments, count);
+  take(false);
+  if (w == Dtype::None) take(true);
   if (w == Dtype::None) w = x;
   if (mixed || w != x || !has_kernels(plan, x, w)) w = x == Dtype::F64 ? Dtype::F64 : Dtype::F32;
   plan.x = x;
@@ -137,7 +137,7 @@ Alignment alignment_of(Plan &plan, bool flat) {
   int count = plan.op->operand_count();
   for (int k = 0; k < count; ++k) {
     Operand &operand = plan.operands[k];
-    if (!operand.present) continue;
+    if (!plan.exists(k)) continue;
     bool temporary = operand.copy || operand.cast;
     if (operand.span == Span::MN && !flat) {
       if (two_dimensional(plan, operand)) found.extents |= operand.row_strides[0];

@@ -43,18 +43,44 @@ bool run_plan(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
 
 } // namespace
 
+namespace {
+
+OwnedTensor view_of(const Operand &part, AtenTensorHandle whole) {
+  return OwnedTensor::view(whole, part.ndim, part.sizes, part.strides, part.offset);
+}
+
+} // namespace
+
 OwnedTensor allocate_return(const Plan &plan, const Operand &operand) {
   return OwnedTensor::empty(operand.ndim, operand.sizes, operand.strides, operand.declared,
                             plan.target.has_cuda_memory(), plan.target.device);
 }
 
-OwnedTensor allocate_temporary(const Plan &plan, const Operand &operand, AtenTensorHandle source) {
+OwnedTensor allocate_temporary(const Plan &plan, int k, const Arguments &args) {
+  const Operand &operand = plan.operands[k];
   if (operand.copy) count(plan.op->copies);
   if (operand.cast) count(plan.op->casts);
   OwnedTensor made = OwnedTensor::empty(operand.ndim, operand.sizes, operand.temp_strides, operand.dtype,
                                         plan.target.has_cuda_memory(), plan.target.device);
-  if (source) made.copy_from(source);
+  int whole = plan.op->whole_of(k);
+  if (plan.op->is_return(k)) return made;
+  AtenTensorHandle source = args.of[whole].tensor.handle;
+  if (whole == k) made.copy_from(source);
+  else made.copy_from(view_of(operand, source).get());
   return made;
+}
+
+void copy_to_return(const Plan &plan, int k, const OwnedTensor &temporary, const OwnedTensor *returns) {
+  int whole = plan.op->whole_of(k);
+  const OwnedTensor &target = returns[whole - plan.op->args.size()];
+  if (whole == k) target.copy_from(temporary.get());
+  else view_of(plan.operands[k], target.get()).copy_from(temporary.get());
+}
+
+void *data_of_return(const Plan &plan, int k, const OwnedTensor *returns) {
+  const Operand &operand = plan.operands[k];
+  char *data = static_cast<char *>(returns[plan.op->whole_of(k) - plan.op->args.size()].data());
+  return data + operand.offset * size_of(operand.declared);
 }
 
 bool call_kernels(const Op &op, const Arguments &args, OwnedTensor *returns) {

@@ -18,7 +18,11 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns);
 bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns);
 
 OwnedTensor allocate_return(const Plan &plan, const Operand &operand);
-// The temporary of an operand, filled from `source` unless that is null.
-OwnedTensor allocate_temporary(const Plan &plan, const Operand &operand, AtenTensorHandle source);
+// The temporary of operand k, filled from the argument or part of one that it stands for.
+OwnedTensor allocate_temporary(const Plan &plan, int k, const Arguments &args);
+// Copies a temporary to the return, or the part of one, that operand k is.
+void copy_to_return(const Plan &plan, int k, const OwnedTensor &temporary, const OwnedTensor *returns);
+// Where operand k lies, one of the returns or a part of one.
+void *data_of_return(const Plan &plan, int k, const OwnedTensor *returns);
 
 } // namespace avo

@@ -109,9 +109,9 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   auto data_of = [&](int k) -> void * {
     const Operand &operand = plan.operands[k];
     if (!operand.present) return nullptr;
-    if (k >= arguments) return returns[k - arguments].data();
+    if (op.is_return(k)) return data_of_return(plan, k, returns);
     if (!operand.copy) return const_cast<void *>(operand.data); // kernels do not write to arguments
-    if (!temporaries[k]) temporaries[k] = allocate_temporary(plan, operand, args.of[k].tensor.handle);
+    if (!temporaries[k]) temporaries[k] = allocate_temporary(plan, k, args);
     return temporaries[k].data();
   };
 

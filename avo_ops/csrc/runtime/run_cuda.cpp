@@ -7,7 +7,7 @@ namespace avo {
 
 bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   const Op &op = *plan.op;
-  int arguments = static_cast<int>(op.args.size()), count = op.operand_count();
+  int count = op.operand_count();
   std::unique_ptr<Launcher> launcher = plan.target.emulated ? emulator_launcher() : driver_launcher(plan.target);
   if (!launcher) return false;
 
@@ -20,17 +20,23 @@ bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   OwnedTensor temporaries[kMaxOperands], workspaces[kMaxSteps];
   void *data[kMaxOperands + 1];
   data[kAbsent] = nullptr;
-  for (int k = 0; k < count; ++k) {
+  for (int k = 0; k < count; ++k) { // parts come after their wholes
     const Operand &operand = plan.operands[k];
     data[k] = nullptr;
-    if (!operand.present) continue;
-    bool is_return = k >= arguments, temporary = operand.copy || operand.cast;
-    if (is_return) returns[k - arguments] = allocate_return(plan, operand);
-    if (temporary) temporaries[k] = allocate_temporary(plan, operand, is_return ? nullptr : args.of[k].tensor.handle);
-    if (is_return) launcher->allocated(temporary ? temporaries[k] : returns[k - arguments]);
-    data[k] = temporary   ? temporaries[k].data()
-              : is_return ? returns[k - arguments].data()
-                          : const_cast<void *>(operand.data); // kernels do not write to arguments
+    bool is_return = op.is_return(k);
+    if (is_return && operand.present && op.whole_of(k) == k) {
+      OwnedTensor &made = returns[k - static_cast<int>(op.args.size())];
+      made = allocate_return(plan, operand);
+      launcher->allocated(made);
+    }
+    if (!plan.exists(k)) continue;
+    if (operand.copy || operand.cast) {
+      temporaries[k] = allocate_temporary(plan, k, args);
+      if (is_return) launcher->allocated(temporaries[k]);
+      data[k] = temporaries[k].data();
+    } else {
+      data[k] = is_return ? data_of_return(plan, k, returns) : const_cast<void *>(operand.data); // not written to
+    }
   }
   for (int i = 0; i < plan.workspace_count; ++i) {
     int64_t size = plan.workspaces[i].groups * plan.workspaces[i].sums * plan.N, stride = 1;
@@ -46,8 +52,8 @@ bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
     launcher->launch(op, *step.use->variant, step.grid, kernels[s], params.pointers);
     step.use->calls.fetch_add(1, std::memory_order_relaxed);
   }
-  for (int k = arguments; k < count; ++k)
-    if (temporaries[k]) returns[k - arguments].copy_from(temporaries[k].get());
+  for (int k = 0; k < count; ++k)
+    if (temporaries[k] && op.is_return(k)) copy_to_return(plan, k, temporaries[k], returns);
   return true;
 }
 

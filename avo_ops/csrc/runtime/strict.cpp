@@ -19,11 +19,10 @@ void set_strict(Strict wanted) { mode.store(wanted, std::memory_order_relaxed); 
 void check_copies(const Plan &plan) {
   if (current() != Strict::Copies || (plan.outcome != Outcome::Cpu && plan.outcome != Outcome::Cuda)) return;
   const Op &op = *plan.op;
-  int arguments = static_cast<int>(op.args.size());
   for (int k = 0; k < op.operand_count(); ++k) {
     const Operand &operand = plan.operands[k];
-    if (!operand.present || !(operand.copy || operand.cast)) continue;
-    const std::string &name = k < arguments ? op.args[k].name : op.returns[k - arguments].name;
+    if (!plan.exists(k) || !(operand.copy || operand.cast)) continue;
+    const std::string &name = op.operand_name(k);
     if (operand.cast)
       fail(op.name, ": strict mode: ", name, " would be cast from ", short_name(operand.declared), " to ",
            short_name(operand.dtype));

@@ -12,7 +12,7 @@
 
 namespace avo {
 
-inline constexpr int kMaxOperands = 48;      // arguments and returns of one op together
+inline constexpr int kMaxOperands = 48;      // arguments, returns and their parts of one op together
 inline constexpr int kAbsent = kMaxOperands; // index of an operand that this op never has
 inline constexpr int kMaxReturns = 16;
 inline constexpr int kMaxSteps = 8;
@@ -32,6 +32,7 @@ struct ArgSpec {
   double none[2] = {0, 0};          // by compute dtype: float32, float64
   std::vector<std::string> choices; // of a str
   int length = 0;                   // of a mask
+  int parts = 0;                    // of a packed tensor, which kernels see as that many operands
 };
 
 struct ReturnSpec {
@@ -39,6 +40,14 @@ struct ReturnSpec {
   Span span = Span::MN;
   bool optional = false;     // Tensor? in the schema
   std::vector<int> dtype_of; // it has what these arguments promote to; the compute dtype if one is absent, or for none
+  int parts = 0;
+};
+
+// An operand that is a part of a packed argument or return: every part has the columns of the call.
+struct PartSpec {
+  std::string name;
+  int whole = 0; // operand
+  int index = 0;
 };
 
 // ---- kernels ----
@@ -133,12 +142,24 @@ struct Op {
   int mask = -1; // the mask argument
   std::vector<ArgSpec> args;
   std::vector<ReturnSpec> returns;
+  std::vector<PartSpec> parts;              // operands behind the returns
+  int packing = 1;                          // parts of each packed tensor
+  bool interleaved = false;                 // they alternate along the columns; else they lie one after the other
   std::vector<std::unique_ptr<Case>> cases; // ascending keys
 
   mutable std::atomic<uint64_t> definitions{0}, empties{0}, copies{0}, casts{0};
 
   int operand_of_return(int i) const { return static_cast<int>(args.size()) + i; }
-  int operand_count() const { return static_cast<int>(args.size() + returns.size()); }
+  int first_part() const { return static_cast<int>(args.size() + returns.size()); }
+  int operand_count() const { return first_part() + static_cast<int>(parts.size()); }
+  // The argument or return that an operand is, or is a part of.
+  int whole_of(int operand) const { return operand < first_part() ? operand : parts[operand - first_part()].whole; }
+  bool is_return(int operand) const { return whole_of(operand) >= static_cast<int>(args.size()); }
+  const std::string &operand_name(int k) const {
+    size_t i = static_cast<size_t>(k);
+    if (i < args.size()) return args[i].name;
+    return i - args.size() < returns.size() ? returns[i - args.size()].name : parts[i - first_part()].name;
+  }
 };
 
 struct Tables {

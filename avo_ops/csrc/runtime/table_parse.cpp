@@ -9,6 +9,7 @@
 //   arg NAME tensor MN|N|M OPTIONAL                    OPTIONAL: 0 | 1
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
 //   return NAME MN|N|M OPTIONAL ARG...                 ARG: indices of the arguments to whose dtypes it promotes
+//   parts halves|pairs NAME...                         of the last arg or return: the operands that it consists of
 //   case KEY...                                        one integer for each key entry
 //   returns EXISTS...                                  0 | 1 for each return
 //   cpu SYMBOL row|pointwise BUFFERS
@@ -58,6 +59,7 @@ private:
     else if (keyword == "op") op();
     else if (keyword == "arg") arg();
     else if (keyword == "return") result();
+    else if (keyword == "parts") parts();
     else if (keyword == "case") new_case();
     else if (keyword == "returns") returns();
     else if (keyword == "cpu") cpu();
@@ -208,6 +210,32 @@ private:
     check_counts();
   }
 
+  void parts() {
+    Op &op = current_op();
+    if (op.args.empty() || case_) in_.error("parts belong to the argument or return before them");
+    bool of_return = !op.returns.empty();
+    bool interleaved = choose<bool>("packing", {{"halves", false}, {"pairs", true}});
+    int count = 0;
+    for (; in_.more(); ++count) {
+      PartSpec part;
+      part.name = in_.word("part");
+      part.whole = of_return ? op.operand_of_return(static_cast<int>(op.returns.size()) - 1)
+                             : static_cast<int>(op.args.size()) - 1;
+      part.index = count;
+      names_.insert(part.name);
+      op.parts.push_back(std::move(part));
+    }
+    Span span = of_return ? op.returns.back().span : op.args.back().span;
+    if (count < 2 || span == Span::M || (!of_return && op.args.back().kind != ArgKind::Tensor))
+      in_.error("a packed tensor has columns, and two parts or more");
+    if (op.packing > 1 && (op.packing != count || op.interleaved != interleaved))
+      in_.error("the packed tensors of op ", op.name, " differ in their packing");
+    op.packing = count;
+    op.interleaved = interleaved;
+    (of_return ? op.returns.back().parts : op.args.back().parts) = count;
+    check_counts();
+  }
+
   void check_counts() {
     if (op_->operand_count() > kMaxOperands || op_->returns.size() > kMaxReturns)
       in_.error("op ", op_->name, " has too many arguments or returns (at most ", kMaxOperands, " together, ",
@@ -257,28 +285,36 @@ private:
       if (op.args[i].name == name) return static_cast<int>(i);
     for (size_t i = 0; i < op.returns.size(); ++i)
       if (op.returns[i].name == name) return op.operand_of_return(static_cast<int>(i));
+    for (size_t i = 0; i < op.parts.size(); ++i)
+      if (op.parts[i].name == name) return op.first_part() + static_cast<int>(i);
     return -1;
   }
-  bool is_return(int operand) { return operand >= static_cast<int>(op_->args.size()); }
+  int parts_of(int operand) {
+    if (operand >= op_->first_part()) return 0;
+    size_t i = static_cast<size_t>(operand), arguments = op_->args.size();
+    return i < arguments ? op_->args[i].parts : op_->returns[i - arguments].parts;
+  }
   int operand(const std::string &name) {
     int found = find(name);
     if (found < 0) {
       absent_.emplace_back(op_->name, name);
       return kAbsent;
     }
-    if (!is_return(found) && op_->args[found].kind != ArgKind::Tensor) in_.error("'", name, "' is no tensor");
+    int whole = op_->whole_of(found);
+    if (!op_->is_return(found) && op_->args[whole].kind != ArgKind::Tensor) in_.error("'", name, "' is no tensor");
+    if (parts_of(found)) in_.error("'", name, "' is packed: kernels see its parts");
     return found;
   }
   int scalar(const std::string &name) {
     int found = find(name);
-    if (found < 0 || is_return(found) ||
+    if (found < 0 || found >= static_cast<int>(op_->args.size()) ||
         (op_->args[found].kind != ArgKind::Float && op_->args[found].kind != ArgKind::Int))
       in_.error("'", name, "' is no float or int argument");
     return found;
   }
   int sum(const std::string &name) {
     int found = find(name);
-    if (found < 0 || !is_return(found) || op_->returns[found - op_->args.size()].span != Span::N)
+    if (found < 0 || !op_->is_return(found) || op_->returns[op_->whole_of(found) - op_->args.size()].span != Span::N)
       in_.error("'", name, "' is no return of span N");
     return found;
   }
@@ -349,6 +385,8 @@ private:
     for (const ReturnSpec &result : op.returns)
       if (has_rows(result.span))
         in_.error("op ", op.name, ": ", result.name, " needs a span other than MN, which rule flat has not");
+    if (!op.parts.empty() && op.rule != Rule::Last && op.rule != Rule::Dim)
+      in_.error("op ", op.name, ": packed tensors need rule last or dim");
     std::sort(op.cases.begin(), op.cases.end(), [](auto &a, auto &b) { return a->key < b->key; });
     for (size_t i = 1; i < op.cases.size(); ++i)
       if (op.cases[i]->key == op.cases[i - 1]->key) in_.error("op ", op.name, " has two cases of one key");

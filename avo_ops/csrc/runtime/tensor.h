@@ -33,6 +33,14 @@ public:
   static OwnedTensor empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, Dtype dtype, bool cuda,
                            int device);
 
+  // Elements of a tensor in other sizes and strides, from `offset` elements after its first on.
+  static OwnedTensor view(AtenTensorHandle whole, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                          int64_t offset) {
+    AtenTensorHandle made = nullptr; // the shim adds the offset to that of `whole`
+    check_shim(aoti_torch__reinterpret_tensor(whole, ndim, sizes, strides, offset, &made), "view of a tensor");
+    return OwnedTensor(made);
+  }
+
   explicit operator bool() const { return handle_ != nullptr; }
   AtenTensorHandle get() const { return handle_; }
   AtenTensorHandle release() { return std::exchange(handle_, nullptr); }

@@ -1,0 +1,379 @@
+// add_rms_norm: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* residual_out_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        const V t2 = m_round_to(residual_out, a->operands[3].dtype);
+        t1_block = part.sum(t1_block, t2 * t2);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 4, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V y = m_round_to(residual_out, a->operands[3].dtype) * V(rstd);
+      part.store(y_row + c, y);
+      part.store(residual_out_row + c, residual_out);
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+    close_row<C>(a, 3, row, 0, N, residual_out_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V residual = part.load(residual_row + c);
+        const V residual_out = x + residual;
+        const V t2 = m_round_to(residual_out, a->operands[4].dtype);
+        t1_block = part.sum(t1_block, t2 * t2);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 5, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V residual = part.load(residual_row + c);
+      const V residual_out = x + residual;
+      const V y = m_round_to(residual_out, a->operands[4].dtype) * V(rstd);
+      const V y_ = weight * y;
+      part.store(y_row + c, y_);
+      part.store(residual_out_row + c, residual_out);
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+    close_row<C>(a, 4, row, 0, N, residual_out_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        t1_block = part.sum(t1_block, grad_y * residual_out);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      part.store(grad_x_row + c, m_fma(V(t2), V(rstd) * residual_out, m_fma(grad_y, V(rstd), grad_residual_out)));
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const C rstd = load_stat<C>(a, 2, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        t1_block = part.sum(t1_block, grad_y * residual_out);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      part.store(grad_x_row + c, m_fma(V(t2), V(rstd) * residual_out, grad_y * V(rstd)));
+    });
+    close_row<C>(a, 3, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_residual_out_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      C* grad_x_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
+        part.store(grad_x_row + c, grad_residual_out);
+      });
+      close_row<C>(a, 1, row, c0, n, grad_x_row);
+    }
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C rstd = load_stat<C>(a, 2, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        const V y = V(rstd) * residual_out;
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+      });
+    }
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* residual_out_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_y_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        t1_block = part.sum(t1_block, weight * grad_y * residual_out);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V y = V(rstd) * residual_out;
+      part.store(grad_x_row + c, m_fma(y, V(t2), m_fma(weight * grad_y, V(rstd), grad_residual_out)));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* residual_out_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_y_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        t1_block = part.sum(t1_block, weight * grad_y * residual_out);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V grad_residual_out = part.load(grad_residual_out_row + c);
+      const V y = V(rstd) * residual_out;
+      part.store(grad_x_row + c, m_fma(y, V(t2), m_fma(weight * grad_y, V(rstd), grad_residual_out)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* residual_out_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_y_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        t1_block = part.sum(t1_block, weight * grad_y * residual_out);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V y = V(rstd) * residual_out;
+      part.store(grad_x_row + c, m_fma(y, V(t2), weight * grad_y * V(rstd)));
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+template <class C>
+AVO_KERNEL void add_rms_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* residual_out_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_y_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const C rstd = load_stat<C>(a, 3, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V grad_y = part.load(grad_y_row + c);
+        const V residual_out = part.load(residual_out_row + c);
+        t1_block = part.sum(t1_block, weight * grad_y * residual_out);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V residual_out = part.load(residual_out_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad_y = part.load(grad_y_row + c);
+      const V y = V(rstd) * residual_out;
+      part.store(grad_x_row + c, m_fma(y, V(t2), weight * grad_y * V(rstd)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+    });
+    close_row<C>(a, 4, row, 0, N, grad_x_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_add_rms_norm[] = {
+    {"add_rms_norm_forward", add_rms_norm_forward<float>, add_rms_norm_forward<double>},
+    {"add_rms_norm_forward_weight", add_rms_norm_forward_weight<float>, add_rms_norm_forward_weight<double>},
+    {"add_rms_norm_backward", add_rms_norm_backward<float>, add_rms_norm_backward<double>},
+    {"add_rms_norm_backward_from_y", add_rms_norm_backward_from_y<float>, add_rms_norm_backward_from_y<double>},
+    {"add_rms_norm_backward_from_residual_out", add_rms_norm_backward_from_residual_out<float>, add_rms_norm_backward_from_residual_out<double>},
+    {"add_rms_norm_backward_weight_to_weight", add_rms_norm_backward_weight_to_weight<float>, add_rms_norm_backward_weight_to_weight<double>},
+    {"add_rms_norm_backward_weight_to_x", add_rms_norm_backward_weight_to_x<float>, add_rms_norm_backward_weight_to_x<double>},
+    {"add_rms_norm_backward_weight", add_rms_norm_backward_weight<float>, add_rms_norm_backward_weight<double>},
+    {"add_rms_norm_backward_weight_from_y_to_x", add_rms_norm_backward_weight_from_y_to_x<float>, add_rms_norm_backward_weight_from_y_to_x<double>},
+    {"add_rms_norm_backward_weight_from_y", add_rms_norm_backward_weight_from_y<float>, add_rms_norm_backward_weight_from_y<double>},
+};
+AVO_HIDDEN extern const int kernels_add_rms_norm_count = 10;
+
+} // namespace AVO_ISA_NAMESPACE

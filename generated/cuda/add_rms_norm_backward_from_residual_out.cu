@@ -1,0 +1,41 @@
+// avo::add_rms_norm_backward_from_residual_out: flat kernel. Written by the generator from definitions/; do not edit.
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_backward_from_residual_out(
+    const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> grad_residual_out_vec[P];
+    tile.load(grad_residual_out_vec, grad_residual_out_ptr);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        grad_x_out[j] = grad_residual_out_vec[p][j];
+      }
+      tile.store(grad_x_ptr, p, grad_x_out, true);
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ grad_residual_out_ptr, avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+    avo::add_rms_norm_backward_from_residual_out<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_x_ptr, N); \
+  }

@@ -1,0 +1,84 @@
+// avo::add_rms_norm_forward_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// residual_out = x + residual; y = rms_norm(residual_out)
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_forward_loop(
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
+    X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
+    compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    C t1 = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> residual_vec[P];
+      if (live)
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
+      else
+        clear(residual_vec);
+      tile.each([&](int p, int j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        const C t2 = m_round_to<X>(residual_out);
+        t1 += t2 * t2;
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> residual_vec[P];
+      if (live)
+        tile.load(residual_vec, residual_ptr + row * residual_stride);
+      else
+        clear(residual_vec);
+      C y_out[V];
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        const C y = m_round_to<X>(residual_out) * rstd;
+        y_out[j] = y;
+        residual_out_out[j] = residual_out;
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
+      int64_t residual_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
+      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::add_rms_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, eps, M, N); \
+  }

@@ -1,0 +1,47 @@
+// avo::geglu_backward_tanh_to_up: flat kernel. Written by the generator from definitions/; do not edit.
+// gelu(gate) * up
+// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void geglu_backward_tanh_to_up(
+    const X* __restrict__ gate_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_up_ptr, int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  const int64_t column = int64_t(blockIdx.x) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(gate_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_up_ptr, 0);
+  const auto body = [&](const auto& tile) {
+    Vec<X, V> gate_vec[P];
+    tile.load(gate_vec, gate_ptr);
+    Vec<X, V> grad_vec[P];
+    tile.load(grad_vec, grad_ptr);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      C grad_up_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C t = m_min(m_max(gate_vec[p][j], C(-30.0)), C(30.0));
+        const C s = m_sigmoid<A>(t * C(1.5957691216057308) * m_fma(t, t * C(0.044715), C(1.0)));
+        grad_up_out[j] = gate_vec[p][j] * s * grad_vec[p][j];
+      }
+      tile.store(grad_up_ptr, p, grad_up_out, true);
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V, int64_t>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN, int64_t>(thread, column, N));
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ gate_ptr, const avo::X* __restrict__ grad_ptr, \
+      avo::X* __restrict__ grad_up_ptr, int64_t N) { \
+    avo::geglu_backward_tanh_to_up<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, grad_ptr, grad_up_ptr, N); \
+  }
