@@ -9,7 +9,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from .jit import EmulatorCompiler, GeneratorCompiler
+from .jit import CompileError, EmulatorCompiler, GeneratorCompiler, compile, freeze
 from .registry import explain, register_catalogue, reset_stats, stats, strict
 
 if TYPE_CHECKING:
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "explain", "nn", "reset_stats", "stats", "strict", "testing"]
+__all__ = [
+    "CompileError",
+    "__version__",
+    "compile",
+    "explain",
+    "freeze",
+    "nn",
+    "reset_stats",
+    "stats",
+    "strict",
+    "testing",
+]
 
 register_catalogue(GeneratorCompiler(), EmulatorCompiler())
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m avo_ops generate [--check]`` and ``python -m avo_ops compile``."""
+"""The command line: ``python -m avo_ops generate [--check]``, ``compile`` and ``cache info|clear|prune|verify``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     compile_.add_argument("--out", type=Path, help="folder (default: kernels/ beside plan.json)")
     compile_.add_argument("--jobs", type=int)
+    cache = commands.add_parser(
+        "cache", help="the kernels that were compiled at run time (folder: AVO_OPS_CACHE)"
+    )
+    cache.add_argument("what", choices=["info", "clear", "prune", "verify"])
+    cache.add_argument("--to", help="prune to this size, such as 200M (default: AVO_OPS_CACHE_SIZE, or 1G)")
     args = parser.parse_args(argv)
-    return _generate(args) if args.command == "generate" else _compile(args)
+    return {"generate": _generate, "compile": _compile, "cache": _cache}[args.command](args)
 
 
 def _generate(args: argparse.Namespace) -> int:
@@ -47,6 +52,30 @@ def _generate(args: argparse.Namespace) -> int:
     if table is not None and table != readme.read_text():
         readme.write_text(table)
     print(f"{folder}: {len(files)} files, {len(changed)} changed")
+    return 0
+
+
+def _cache(args: argparse.Namespace) -> int:
+    from .registry import cache
+    from .registry.store import default_cache_folder
+
+    folder = default_cache_folder()
+    if folder is None:
+        print("there is no home folder, so there is no cache: set AVO_OPS_CACHE", file=sys.stderr)
+        return 1
+    if args.what == "info":
+        print(cache.describe(folder))
+    elif args.what == "clear":
+        print(f"{folder}: {cache.clear(folder)} kernels removed")
+    elif args.what == "prune":
+        removed = cache.prune(folder, cache.size_limit(args.to))
+        print(f"{folder}: {removed} kernels removed, {cache.size_text(cache.total_size(folder))} left")
+    else:
+        damaged = cache.remove_damaged(folder)
+        for path in damaged:
+            print(f"damaged, removed: {path}")
+        print(f"{folder}: {len(cache.entries(folder))} kernels are what their names say")
+        return int(bool(damaged))
     return 0
 
 

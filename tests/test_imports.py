@@ -18,6 +18,7 @@ RULES: dict[str, tuple[str, ...]] = {
     # The record says what an operator is; which operators there are is an argument.
     "avo_ops.generator": (
         "torch",
+        "sympy",  # what torch states symbolic sizes in
         "avo_ops.definitions.record",
         "avo_ops.definitions.primitives",
         "avo_ops.plan_file",
@@ -36,7 +37,8 @@ RULES: dict[str, tuple[str, ...]] = {
     # These run while the package is built, where torch need not be importable.
     "avo_ops.generator.build": ("avo_ops.generator.nvrtc", "avo_ops.plan_file"),
     "avo_ops.generator.nvrtc": (),
-    "avo_ops.generator.emulator": ("avo_ops.generator.build", "avo_ops.plan_file"),
+    "avo_ops.generator.gcc": ("avo_ops.generator.build",),
+    "avo_ops.generator.emulator": ("avo_ops.generator.build", "avo_ops.generator.gcc", "avo_ops.plan_file"),
     # Below the trace everything is our own graph.
     "avo_ops.generator.simplify": ("avo_ops.generator",),
     "avo_ops.generator.schedule": ("avo_ops.generator",),

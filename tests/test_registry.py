@@ -1127,9 +1127,10 @@ def test_threads_share_one_compilation(tmp_path, no_warnings):
 
 
 _WRITER = """
-import sys, time, pathlib, importlib.util
-spec = importlib.util.spec_from_file_location("store", sys.argv[1])
-store = importlib.util.module_from_spec(spec); spec.loader.exec_module(store)
+import sys, time, types, pathlib, importlib
+registry = sys.modules["registry"] = types.ModuleType("registry")  # without what else the package imports
+registry.__path__ = [str(pathlib.Path(sys.argv[1]).parent)]
+store = importlib.import_module("registry.store")
 class Compiler:
     def inputs(self, family, arch): return [b"source", family.encode(), arch.encode()]
     def compile(self, family, arch):

@@ -67,13 +67,21 @@ class Unit:
     packaged: bool
 
     def text(self, folder: Path) -> str:
-        """The text that is compiled: the template and one line for each variant."""
-        return (folder / self.source).read_text() + "\n" + "\n".join(self.lines) + "\n"
+        """The text that is compiled."""
+        return self.text_with((folder / self.source).read_text())
+
+    def text_with(self, template: str) -> str:
+        """The template and one line for each variant."""
+        return template + "\n" + "\n".join(self.lines) + "\n"
 
 
 def units_of(family: str, plan: Mapping[str, Any]) -> list[Unit]:
     """The units of a family."""
-    record = plan["families"][family]
+    return units_of_family(family, plan["families"][family])
+
+
+def units_of_family(family: str, record: Mapping[str, Any]) -> list[Unit]:
+    """The units of a family by its entry of the plan."""
     lines: dict[str, dict[str, str]] = {}
     for rows in record["variants"].values():
         for v in rows:
@@ -130,8 +138,12 @@ def compile_unit(unit: str, arch: str) -> bytes:
 
 def unit_inputs(unit: str, arch: str) -> list[bytes]:
     """All that decides the cubin of a unit: source, headers, flags, arch and compiler version."""
-    parts = [_unit_text(unit), headers_digest(), *FLAGS, arch, repr(nvrtc.load().version)]
-    return [p.encode() for p in parts]
+    return source_inputs(_unit_text(unit), arch)
+
+
+def source_inputs(source: str, arch: str) -> list[bytes]:
+    """All that decides the cubin of a text: itself, headers, flags, arch and compiler version."""
+    return [p.encode() for p in (source, headers_digest(), *FLAGS, arch, repr(nvrtc.load().version))]
 
 
 def _unit_text(name: str) -> str:

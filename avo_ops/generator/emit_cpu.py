@@ -266,8 +266,10 @@ class _Kernel:
         ]
 
 
-def translation_unit(title: str, kernels: Sequence[CpuKernel]) -> str:
-    """The source of some kernels: the build compiles it once for each instruction set."""
+def translation_unit(
+    title: str, kernels: Sequence[CpuKernel], types: Sequence[str] = ("float", "double")
+) -> str:
+    """The source of some kernels: the build compiles it once for each instruction set. ``types``: of the math."""
     names = [k.symbol for k in kernels]
     return "\n".join(
         [
@@ -282,7 +284,10 @@ def translation_unit(title: str, kernels: Sequence[CpuKernel]) -> str:
             "",
             *(k.text for k in kernels),
             f"AVO_HIDDEN extern const AvoKernelEntry {table_name(title)}[] = {{",
-            *(f'    {{"{n}", {n}<float>, {n}<double>}},' for n in names),
+            *(
+                f'    {{"{n}", {", ".join(f"{n}<{t}>" if t in types else "nullptr" for t in ("float", "double"))}}},'
+                for n in names
+            ),
             "};",
             f"AVO_HIDDEN extern const int {table_name(title)}_count = {len(names)};",
             "",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import plan_file
+from . import gcc
 from .build import CSRC, family_source, generated_folder, headers_digest
 
 # -Og: fifteen kernels of LayerNorm's backward compile in 1.7 s under the sanitizers (-O1: 3.2 s, and -O0 runs slower).
@@ -26,10 +24,6 @@ SANITIZERS = (
     "-fsanitize=address,alignment,bounds", "-fno-sanitize-recover=all",
     "-fno-omit-frame-pointer", "--param=asan-instrumentation-with-call-threshold=0",
 )  # fmt: skip
-
-
-class EmulatorError(RuntimeError):
-    """There is no g++, or it refused a source; the message holds its output."""
 
 
 def unit(text: str, kernels: Iterable[str]) -> str:
@@ -48,22 +42,22 @@ def family_unit(family: str) -> str:
 def inputs(text: str, *, sanitized: bool) -> list[bytes]:
     """All that decides the library of a unit: source, headers, flags, compiler."""
     headers = [path.read_bytes() for path in sorted((CSRC / "emulator").glob("*.h"))]
-    return [*(p.encode() for p in (text, headers_digest(), *_flags(sanitized), _version())), *headers]
+    return [*(p.encode() for p in (text, headers_digest(), *_flags(sanitized), gcc.version())), *headers]
 
 
 def compile_unit(name: str, text: str, *, sanitized: bool) -> bytes:
     """The shared library of a unit; ``name`` is what its faults call the file (``name.cu``).
 
     Raises:
-        EmulatorError: no compiler, or it refused the source.
+        CompilerError: no compiler, or it refused the source.
     """
     with tempfile.TemporaryDirectory(prefix="avo_ops-") as folder:
         Path(folder, f"{name}.cu").write_text(text)
         flags = [*_flags(sanitized), f"-ffile-prefix-map={folder}=.", f"-ffile-prefix-map={CSRC}/="]
         source = ["-x", "c++", f"-I{CSRC}", "-include", "emulator/cuda.h", "-c", f"{name}.cu", "-o", "unit.o"]
         ccache = shutil.which("ccache")
-        _run([*([ccache] if ccache else []), *_compiler(), *flags, *source], folder)
-        _run([*_compiler(), *flags, "-shared", "-Wl,-Bsymbolic", "unit.o", "-o", "unit.so"], folder)
+        gcc.run([*([ccache] if ccache else []), *gcc.command(), *flags, *source], folder)
+        gcc.run([*gcc.command(), *flags, "-shared", "-Wl,-Bsymbolic", "unit.o", "-o", "unit.so"], folder)
         return Path(folder, "unit.so").read_bytes()
 
 
@@ -81,30 +75,6 @@ def _target() -> tuple[str, ...]:
     return ("-mfma",) if " fma " in features else ()
 
 
-def _compiler() -> list[str]:
-    return shlex.split(os.environ.get("CXX", "g++"))
-
-
-@lru_cache(maxsize=1)
-def _version() -> str:
-    return _run([*_compiler(), "--version"], ".")
-
-
 @lru_cache(maxsize=1)
 def _plan(folder: Path, changed: int) -> dict[str, Any]:
     return plan_file.load(folder)
-
-
-def _run(command: list[str], folder: str) -> str:
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=_environment())
-    except OSError as error:
-        raise EmulatorError(f"the emulator needs g++ (or CXX): {error}") from None
-    if done.returncode:
-        raise EmulatorError(f"{shlex.join(command)}:\n{done.stderr}")
-    return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    # A sanitizer preloaded into this process is not for the compiler.
-    return {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}

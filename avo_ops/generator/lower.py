@@ -276,6 +276,21 @@ _HANDLERS: dict[str, Handler] = {
 }  # fmt: skip
 
 
+def has_handler(name: str) -> bool:
+    """Whether an ATen operation of this name ("add") has a normal form, for some arguments at least."""
+    return name in _HANDLERS or name in _POINTWISE
+
+
+def is_view(name: str) -> bool:
+    """Whether the operation keeps the values of its operand."""
+    return name in _VIEWS
+
+
+def is_fill(name: str) -> bool:
+    """Whether the operation makes a tensor of one value."""
+    return _HANDLERS.get(name) is _fill
+
+
 def lower(traced: Traced, builder: Builder) -> Graph:
     """The traced graph in normal form: results by name, gradients as ``grad_<operand>``.
 

@@ -26,6 +26,26 @@ class Generated:
     plan: Json
 
 
+@dataclass(frozen=True)
+class GeneratedOperator:
+    """One operator: its entry of the plan, its CUDA families by name, its kernels for the CPU."""
+
+    plan: Plan
+    operator: Json
+    families: dict[str, Family]
+    cpu: tuple[CpuKernel, ...]
+
+    def families_on_demand(self) -> dict[str, Json]:
+        """The entries of the plan for the families, each variant a unit of its own, to be compiled when first used."""
+        records = {name: _family_json(f) for name, f in self.families.items()}
+        for record in records.values():
+            variants = {
+                d: [{**v, "unit": v["symbol"]} for v in rows] for d, rows in record["variants"].items()
+            }
+            record["variants"] = variants
+        return records
+
+
 def generate(records: Iterable[OpDef]) -> Generated:
     """Everything that the records become. Pure: the same bytes on any machine.
 
@@ -37,22 +57,10 @@ def generate(records: Iterable[OpDef]) -> Generated:
     families: dict[str, Family] = {}
     operators = []
     for record in records:
-        plan = make_plan(record)  # trace, derive, simplify, cut
-        cuda = Emitter(record)
-        unit = cpu.setdefault(_unit_of(plan), {})
-        ops = []
-        for op in plan.ops:
-            cases = []
-            for case in op.cases:
-                kernel = emit_cpu.emit(record, case)
-                if kernel is not None:
-                    unit[kernel.symbol] = kernel
-                cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
-            ops.append(_op_json(record, op, cases))
-        operators.append(_operator_json(plan, ops))
-        for family in cuda.families.values():
-            cuda.assign_units(family)
-        families |= cuda.families
+        one = generate_operator(record)
+        cpu.setdefault(_unit_of(one.plan), {}).update({k.symbol: k for k in one.cpu})
+        operators.append(one.operator)
+        families |= one.families
     for name, unit in cpu.items():
         files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
     files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))
@@ -64,6 +72,29 @@ def generate(records: Iterable[OpDef]) -> Generated:
         families,
         {"version": plan_file.VERSION, "operators": operators, "families": family_records},
     )
+
+
+def generate_operator(record: OpDef, differentiate: bool = True) -> GeneratedOperator:
+    """Everything that one record becomes; without ``differentiate`` there is no backward op.
+
+    Raises:
+        TraceError: the definition cannot become a kernel.
+    """
+    plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
+    cuda = Emitter(record)
+    cpu: dict[str, CpuKernel] = {}
+    ops = []
+    for op in plan.ops:
+        cases = []
+        for case in op.cases:
+            kernel = emit_cpu.emit(record, case)
+            if kernel is not None:
+                cpu[kernel.symbol] = kernel
+            cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
+        ops.append(_op_json(record, op, cases))
+    for family in cuda.families.values():
+        cuda.assign_units(family)
+    return GeneratedOperator(plan, _operator_json(plan, ops), cuda.families, tuple(cpu.values()))
 
 
 def _unit_of(plan: Plan) -> str:

@@ -254,7 +254,7 @@ class _Cut:
             return self.builder.load(self.results[node.index], Span.BOTH)
         if node.op == "round_result":
             return self.builder.load(node.attr, Span.BOTH)
-        if node.span == Span.ROWS:
+        if node.span == Span.ROWS and not node.is_mask:
             if node.index not in self.statistics:
                 text = signature(Graph({"": node}))
                 arguments = {n.attr for n in self.forward.values() if n.op in ("load", "scalar")}
@@ -399,8 +399,8 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
         )
 
 
-def make_plan(record: OpDef) -> Plan:
-    """Trace, derive and cut every pattern of one record.
+def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
+    """Trace, derive and cut every pattern of one record; without ``differentiate`` there is no backward op.
 
     Raises:
         TraceError: the definition cannot become a kernel (file, line, reason and way out in the message).
@@ -413,6 +413,12 @@ def make_plan(record: OpDef) -> Plan:
         for bits in itertools.product((True, False), repeat=len(record.results))
         if any(bits)
     ]
+    if (
+        len(record.results) > 2
+    ):  # the kernels of every subset would be many: autograd makes zeros of what is missing
+        grad_sets = grad_sets[:1]
+    if not differentiate:
+        grad_sets = [()]
     names_of: list[dict[str, str]] = [{} for _ in patterns]
     derived = {
         (i, g): _derive(record, arguments, p, g, names_of[i])
@@ -484,6 +490,8 @@ def make_plan(record: OpDef) -> Plan:
         primary,
         tuple(_share(forward_cases)),
     )
+    if not differentiate:
+        return Plan(record, (public, forward))
 
     several = len(record.results) > 1
     grad_arguments = [
@@ -520,6 +528,8 @@ def make_plan(record: OpDef) -> Plan:
     parts = {a.name: tuple(f"grad_{p}" for p in a.parts) for a in tensors}
     backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g), parts[g[0]]) for g in groups)
     backward_cases = []
+    # A kernel for each subset of many gradients would be too many: those that vary along the rows then come together.
+    together = sum(spans[g[0]] != Span.COLS for g in groups) > 2
     for (_, grads), d in derived.items():
         pattern = _Pattern(
             {
@@ -534,7 +544,13 @@ def make_plan(record: OpDef) -> Plan:
         )
         for bits in itertools.product((False, True), repeat=len(groups)):
             there = [_differs_from_zero(d, operands_of[g[0]]) for g in groups]
-            exists = [bit and some for bit, some in zip(bits, there, strict=True)]
+            wanted = list(bits)
+            if together:
+                any_of_rows = any(b and spans[g[0]] != Span.COLS for b, g in zip(bits, groups, strict=True))
+                wanted = [
+                    any_of_rows if spans[g[0]] != Span.COLS else b for b, g in zip(bits, groups, strict=True)
+                ]
+            exists = [bit and some for bit, some in zip(wanted, there, strict=True)]
             computed = _computed(exists, backward_returns, there)
             results = {
                 f"grad_{name}": d.backward.results[f"grad_{name}"]

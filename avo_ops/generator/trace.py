@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -64,7 +67,7 @@ class _RecordLines(TorchFunctionMode):
     """Annotates each node with the innermost frame outside torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        source = _calling_line()
+        source = calling_line()
         with fx_traceback.annotate({"source": (source.file, source.line)}):
             return func(*args, **(kwargs or {}))
 
@@ -80,11 +83,11 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before, guards = {name: t._version for name, t in self.tensors.items()}, len(self.env.guards)
         out = func(*args, **(kwargs or {}))
-        self.line_of_guard |= {i: _calling_line() for i in range(guards, len(self.env.guards))}
+        self.line_of_guard |= {i: calling_line() for i in range(guards, len(self.env.guards))}
         for name, t in self.tensors.items():
             if t._version != before[name]:
                 raise TraceError(
-                    f"{_calling_line()}: the argument {name} is modified in place; a kernel never writes to its "
+                    f"{calling_line()}: the argument {name} is modified in place; a kernel never writes to its "
                     "arguments: compute a new tensor and return it"
                 )
         return out
@@ -121,7 +124,7 @@ class Packed:
         count = len(self._parts)
         ways = ", ".join(f"{self._name}[..., {i}::{count}]" for i in range(count))
         way = ways if self._interleaved else f"{self._name}.chunk({count}, -1)"
-        return TraceError(f"{_calling_line()}: {self._name} is packed; take it apart by {way}")
+        return TraceError(f"{calling_line()}: {self._name} is packed; take it apart by {way}")
 
 
 def shape_of(span: Span, rows: Any, cols: Any) -> tuple[Any, ...]:
@@ -218,7 +221,7 @@ def trace(
             module = make_fx(
                 functionalize(joint, remove="mutations"),
                 tracing_mode="real",
-                decomposition_table=_decompositions(),
+                decomposition_table=decompositions(),
             )(*inputs)
     except Exception as error:
         raise _refusal(error, rows, cols) from error
@@ -308,7 +311,8 @@ def dim_of(size: Any, rows: Any, cols: Any) -> Span:
     )
 
 
-def _decompositions() -> dict[Any, Any]:
+@lru_cache(maxsize=1)
+def decompositions() -> dict[Any, Any]:
     """torch's core decompositions, and those of the composite functions that the core set keeps whole."""
     aten = torch.ops.aten
     kept = [
@@ -378,8 +382,24 @@ def _is_authors(file: str) -> bool:
     return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
 
 
-def _calling_line() -> Source:
+_line: contextvars.ContextVar[Source | None] = contextvars.ContextVar("line", default=None)
+
+
+@contextlib.contextmanager
+def at_line(source: Source | None) -> Iterator[None]:
+    """What is traced within belongs to this line, wherever the code that runs may be: for a graph that is traced again."""
+    token = _line.set(source)
+    try:
+        yield
+    finally:
+        _line.reset(token)
+
+
+def calling_line() -> Source:
     """The innermost of the author's lines that are being executed."""
+    stated = _line.get()
+    if stated is not None:
+        return stated
     frame = sys._getframe(1)
     while frame.f_back is not None and not _is_authors(frame.f_code.co_filename):
         frame = frame.f_back
@@ -412,10 +432,10 @@ def _refusal(error: Exception, rows: Any, cols: Any) -> TraceError:
         reason = (
             "a tensor that is not an argument is used; make it an argument, or a Python number if it is one"
         )
-    return TraceError(f"{_innermost(error)}: {reason}")
+    return TraceError(f"{innermost(error)}: {reason}")
 
 
-def _innermost(error: BaseException) -> Source | str:
+def innermost(error: BaseException) -> Source | str:
     """The author's line in a traceback: the last frame outside torch and this package's generator."""
     found: Source | str = "?"
     traceback = error.__traceback__

@@ -8,7 +8,8 @@ from .. import plan_file
 from ..definitions import CATALOGUE
 from . import native_library
 from .accelerator import direct_call
-from .counters import reset_stats, stats, strict, strict_from_environment
+from .counters import note_definition, reset_stats, stats, strict, strict_from_environment
+from .dynamic import register_dynamic
 from .explain import Explanation, explain, remember
 from .plan import generated_folder, operator_from_json
 from .register import register_operator
@@ -20,7 +21,9 @@ __all__ = [
     "Explanation",
     "direct_call",
     "explain",
+    "note_definition",
     "register_catalogue",
+    "register_dynamic",
     "register_operator",
     "reset_stats",
     "stats",

@@ -57,6 +57,11 @@ def _module() -> Any:
     return module
 
 
+def is_there() -> bool:
+    """Whether there is an accelerator for this torch and Python."""
+    return _module() is not None
+
+
 def connect(native: Native) -> bool:
     """Give the accelerator the runtime; whether there is one."""
     module = _module()

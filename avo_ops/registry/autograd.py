@@ -125,7 +125,8 @@ def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[
             ctx.plain = take_plain(args)
             if results == 1:
                 return outs[0]
-            ctx.set_materialize_grads(False)
+            # Of two results, one without a gradient is None. Of more there are kernels for all gradients only.
+            ctx.set_materialize_grads(results > 2)
             return outs[:results]
 
         @staticmethod

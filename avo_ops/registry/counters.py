@@ -72,6 +72,15 @@ def noted(name: str, definition: Callable[..., Any], reason: str) -> Callable[..
     return run
 
 
+def note_definition(name: str, reason: str) -> None:
+    """Count that some of the op ``name`` is left to torch; in strict mode raise, with the reason."""
+    if _strict:
+        short = name.partition("::")[2]
+        raise RuntimeError(f"{short}: strict mode: torch would run a part of it, not a kernel: {reason}")
+    with _mutex:
+        _definitions[name] += 1
+
+
 def stats() -> Stats:
     """Which paths calls took since the start or the last :func:`reset_stats`, of all threads."""
     with _mutex:

@@ -66,6 +66,24 @@ def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.li
             native.declare(name)
 
 
+def add_operator(
+    operator: Mapping[str, Any], families: Mapping[str, Any], library: torch.library.Library
+) -> None:
+    """Register the kernels of one operator whose schemas are defined in ``library``."""
+    native = runtime()
+    if native is None:
+        return
+    try:
+        if not accelerator.is_there():
+            native.register(operator, families, library.ns)
+            return
+        native.add_tables(operator, families, library.ns)
+    except NativeError as error:
+        _warn(f"avo_ops: {operator['name']} runs by its definition: {error}")
+        return
+    accelerator.register_kernels(library, [f"{library.ns}::{op['name']}" for op in operator["ops"]])
+
+
 def counters() -> dict[str, int]:
     """The runtime's counters, by path."""
     native = runtime()

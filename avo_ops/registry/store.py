@@ -21,7 +21,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from . import cache
+
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+
+
+class Frozen(RuntimeError):
+    """Something would have to be compiled after :func:`avo_ops.freeze`, or while a CUDA graph is captured."""
 
 
 class Compiler(Protocol):
@@ -34,6 +40,7 @@ class Compiler(Protocol):
         """The cubin.
 
         Raises:
+            Frozen: nothing may be compiled now; the caller of the store hears of it.
             Exception: there is no compiler, or it refused the source; the message says what to do.
         """
 
@@ -90,7 +97,7 @@ class KernelStore:
         """The path of a file that the driver loads on compute capability ``arch`` (90 for 9.0), or None."""
         found = self._find_packaged(unit, arch)
         if found is None and self._compiler is not None:
-            found = self._find_compiled(self._compiler, unit, f"sm_{arch}")
+            found = self._find_compiled(self._compiler, unit, f"sm_{arch}" if arch else "this machine")
         if found is None:
             found = self._find_ptx(unit, arch)
         return None if found is None else str(found)
@@ -160,10 +167,14 @@ class KernelStore:
                 _remove_leftovers(folder, key, self._suffix)
             try:
                 binary = compiler.compile(unit, arch)
+            except Frozen:
+                raise
             except Exception as error:
                 self._warn(f"avo_ops: no kernel {unit} for {arch}: {error}")
                 return None
-            return _publish(folder, key, binary, self._suffix)
+            path = _publish(folder, key, binary, self._suffix)
+        cache.prune(folder, keep=path)
+        return path
 
     def _temporary_folder(self) -> Path:
         with self._mutex:
@@ -201,6 +212,8 @@ def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
         except OSError:
             continue
         if path.name == f"{key}-{_checksum(content)}{suffix}":
+            with contextlib.suppress(OSError):  # a folder that may only be read
+                os.utime(path)  # the entries used least recently are removed first
             return path
     return None
 

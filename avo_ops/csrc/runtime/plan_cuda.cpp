@@ -27,7 +27,7 @@ bool has_kernels(const Plan &plan, Dtype x, Dtype w) {
   });
 }
 
-// X: what the MN arguments promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
+// X: what the MN operands promote to. W: the one dtype of the N arguments if kernels exist for it beside X,
 // else float32. Without N arguments the N results decide.
 void choose_dtypes(Plan &plan) {
   int count = plan.op->operand_count();
@@ -41,9 +41,8 @@ void choose_dtypes(Plan &plan) {
       w = operand.declared;
     }
   };
-  for (int k = 0; k < count; ++k)
-    if (plan.exists(k) && !plan.op->is_return(k) && plan.operands[k].span == Span::MN)
-      x = promote(x, plan.operands[k].declared);
+  for (int k = 0; k < count; ++k) // the results too: a kernel rounds them to X
+    if (plan.exists(k) && plan.operands[k].span == Span::MN) x = promote(x, plan.operands[k].declared);
   if (plan.compute == Dtype::F64) x = Dtype::F64;
   take(false);
   if (w == Dtype::None) take(true);

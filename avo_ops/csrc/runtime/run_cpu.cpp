@@ -95,6 +95,8 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   const CpuCase &one = plan.chosen->cpu;
   const CpuKernel *kernel = one.present ? cpu_kernel(one) : nullptr;
   if (!kernel || (!one.sums.empty() && !kernel->finish)) return false;
+  AvoCpuKernel function = plan.compute == Dtype::F64 ? kernel->f64 : kernel->f32;
+  if (!function) return false; // compiled at run time, for the other
   one.calls.fetch_add(1, std::memory_order_relaxed);
 
   int arguments = static_cast<int>(op.args.size());
@@ -129,7 +131,7 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   call.args.N = plan.N;
   call.args.row_dims = plan.row_dims;
   for (int i = 0; i < plan.row_dims; ++i) call.args.row_sizes[i] = plan.row_sizes[i];
-  call.kernel = plan.compute == Dtype::F64 ? kernel->f64 : kernel->f32;
+  call.kernel = function;
   call.scratch_bytes = scratch_bytes(plan, one);
 
   if (one.sums.empty()) {

@@ -119,9 +119,11 @@ private:
     return one.result && one.index < static_cast<int>(rule_->op->returns);
   }
 
-  // Of several results, one without a gradient is None to the backward op.
+  // Of two results, one without a gradient is None to the backward op. Of more there are kernels for all gradients only.
   variable_list materialized(variable_list &&gradients) const {
-    if (gradients.size() == 1 && !gradients[0].defined()) gradients[0] = input_metadata(0).zeros_like();
+    if (gradients.size() != 2)
+      for (size_t i = 0; i < gradients.size(); ++i)
+        if (!gradients[i].defined()) gradients[i] = input_metadata(i).zeros_like();
     return std::move(gradients);
   }
 

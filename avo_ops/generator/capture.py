@@ -1,0 +1,330 @@
+"""From a user's function and example tensors to one ATen graph over symbolic sizes, and the sizes that it holds for."""
+
+from __future__ import annotations
+
+import linecache
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+import torch.fx.traceback as fx_traceback
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+from torch.overrides import TorchFunctionMode
+
+from .ir import Source
+from .trace import TraceError, calling_line, decompositions, innermost
+
+# Work for other libraries, whose cost a fused kernel around it does not change; by torch function and by ATen operation.
+_PRODUCT = "a matrix product has no place in these kernels: call it outside, and compile what comes before and after it"
+_CONVOLUTION = (
+    "a convolution has no place in these kernels: call it outside, and compile what comes before and after it"
+)
+_REFUSED = {
+    **dict.fromkeys(
+        ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "addmv", "addbmm", "baddbmm", "linear",
+         "bilinear", "einsum", "tensordot", "inner", "scaled_dot_product_attention", "vdot", "_scaled_mm"),
+        _PRODUCT,
+    ),
+    **dict.fromkeys(
+        ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"), _CONVOLUTION
+    ),
+}  # fmt: skip
+# Pointwise functions whose derivative at a kink is not that of their decomposition.
+_KEPT = {
+    "hardtanh", "hardsigmoid", "hardswish", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "threshold",
+    "hardshrink", "softshrink",
+}  # fmt: skip
+_CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16", "_to_copy"}
+
+
+_DATA_DEPENDENT = GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException
+
+
+class UntraceableError(TraceError):
+    """torch does not trace the function, for a reason that is not known to be the author's."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the sizes of a call must satisfy: the size of a dim, or any relation, in the symbols bound before it."""
+
+    expression: Any
+    symbol: Any = None  # bound to the size of ``dim`` where this is the first use
+    dim: tuple[int, int] | None = None  # (tensor, dim)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A graph whose placeholders are the tensors, then the float arguments; its nodes have their real dtypes.
+
+    Each node's ``meta`` has "val" (a fake tensor or a symbolic size) and "custom": the author's line, whether the author
+    asked for a cast there, and whether gradients were off.
+    """
+
+    module: torch.fx.GraphModule
+    conditions: tuple[Condition, ...]
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        return self.module.graph
+
+    def holds(self, shapes: Sequence[Sequence[int]]) -> bool:
+        """Whether the graph is right for tensors of these shapes, whose ranks and sizes of 1 are those of the example."""
+        values: dict[Any, Any] = {}
+        for c in self.conditions:
+            size = None if c.dim is None else shapes[c.dim[0]][c.dim[1]]
+            if c.symbol is not None:
+                values[c.symbol] = size
+                continue
+            symbols = [s for s in values if s in c.expression.free_symbols]
+            found = compiled(c.expression, symbols)(*(values[s] for s in symbols))
+            if not (found == size if c.dim is not None else found):
+                return False
+        return True
+
+    def conditions_in_words(self, names: Sequence[str]) -> list[str]:
+        """The conditions as text, with ``x.shape[0]`` for the sizes."""
+        words: dict[Any, str] = {}
+        out = []
+        for c in self.conditions:
+            at = "" if c.dim is None else f"{names[c.dim[0]]}.shape[{c.dim[1]}]"
+            if c.symbol is not None:
+                words[c.symbol] = at
+                continue
+            text = str(c.expression)
+            for symbol, word in words.items():
+                text = text.replace(str(symbol), word)
+            out.append(f"{at} == {text}" if at else text)
+        return out
+
+
+@lru_cache(maxsize=1)
+def _of_graphs() -> dict[Any, Any]:
+    """Decompositions but for functions that the trace of a region takes apart, after it has differentiated them."""
+    return {
+        op: f for op, f in decompositions().items() if not is_kept_whole(op.name().removeprefix("aten::"))
+    }
+
+
+def is_kept_whole(name: str) -> bool:
+    """Whether this ATen operation ("elu") stays as it is in a captured graph."""
+    return name in _KEPT
+
+
+def compiled(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
+    """A function of the sizes, also of symbolic ones, on which it leaves guards."""
+    functions = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
+                 "Max": max, "Min": min}  # fmt: skip
+    found: Callable[..., Any] = sympy.lambdify(list(symbols), expression, modules=[functions, "math"])
+    return found
+
+
+def exposed(captured: Captured) -> tuple[Captured, list[torch.fx.Node]]:
+    """The same graph with every floating-point tensor that it makes as a result, and these nodes in order."""
+    module = torch.fx.GraphModule(captured.module, captured.graph.__deepcopy__({}))
+    nodes = [
+        n
+        for n in module.graph.nodes
+        if n.op == "call_function"
+        and isinstance(n.meta.get("val"), torch.Tensor)
+        and n.meta["val"].is_floating_point()
+    ]
+    (output,) = (n for n in module.graph.nodes if n.op == "output")
+    output.args = (tuple(nodes),)
+    return Captured(module, captured.conditions), nodes
+
+
+def line_text(source: Source | str | None) -> str:
+    """``file:line`` with the text of the line below it."""
+    if not isinstance(source, Source):
+        return str(source)
+    text = linecache.getline(source.file, source.line).strip()
+    return f"{source}" + (f"\n      {text}" if text else "")
+
+
+class _Annotate(TorchFunctionMode):
+    """Annotates each node with the author's line, casts that the author wrote, and where gradients end."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        source = calling_line()
+        name = getattr(func, "__name__", "")
+        note = {
+            "source": (source.file, source.line),
+            "cast": name in _CASTS,
+            "detached": name == "detach" or not torch.is_grad_enabled(),
+        }
+        with fx_traceback.annotate(note):
+            return func(*args, **(kwargs or {}))
+
+
+class _Watch(TorchFunctionMode):
+    """Notes the lines that modify an argument, or do what is refused by name."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.tensors = tensors
+        self.problems: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = {name: t._version for name, t in self.tensors.items()}
+        refused = _REFUSED.get(getattr(func, "__name__", ""))
+        if refused is not None:
+            self.problems.append(f"{line_text(calling_line())}\n    {refused}")
+        out = func(*args, **(kwargs or {}))
+        self.problems += [
+            f"{line_text(calling_line())}\n    the argument {name} is modified in place, and a compiled function never writes to "
+            "its arguments: compute a new tensor and return it"
+            for name, t in self.tensors.items()
+            if t._version != before[name]
+        ]
+        return out
+
+
+def capture(
+    function: Callable[..., Sequence[torch.Tensor]],
+    tensors: Sequence[torch.Tensor],
+    floats: Sequence[float],
+    names: Sequence[str],
+) -> Captured:
+    """Trace ``function(*tensors, *floats)``, which returns a list of tensors. Of the tensors only the metadata counts.
+
+    The float arguments become tensors of one number, so that one graph serves all their values.
+
+    Raises:
+        TraceError: control flow on values, an argument that is modified, a matrix product, or anything torch cannot trace.
+    """
+    env = ShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    fakes: list[torch.Tensor] = []
+    for t in tensors:
+        context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * t.dim())
+        sizes = [s.node.hint if isinstance(s, torch.SymInt) else s for s in t.shape]
+        plain = torch.empty(sizes, dtype=t.dtype, device=t.device)
+        fakes.append(mode.from_tensor(plain, symbolic_context=context))
+    with mode:
+        fakes += [torch.empty((), dtype=torch.float64) for _ in floats]
+
+    def call(*leaves: torch.Tensor) -> Any:
+        with _Annotate():
+            return tuple(function(*leaves))
+
+    watch = _Watch(dict(zip(names, fakes, strict=True)))
+    try:
+        with mode, watch:
+            function(*fakes)
+        if watch.problems:
+            raise TraceError()
+        try:
+            module = _graph_of(call, mode, fakes, _of_graphs())
+        except (
+            RuntimeError
+        ):  # a decomposition of torch's fails for these dtypes: its function then stays whole
+            module = _graph_of(call, mode, fakes, {})
+    except Exception as error:
+        problems = [*watch.problems, *([] if str(error) == "" else [_reason(error)])]
+        known = isinstance(error, TraceError | _DATA_DEPENDENT) or watch.problems
+        raise (TraceError if known else UntraceableError)("\n  ".join(dict.fromkeys(problems))) from error
+    _refuse_nodes(module.graph)
+    _without_mutations(module.graph)
+    module.graph.eliminate_dead_code()
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    for node in placeholders[len(tensors) :]:
+        node.meta["float"] = True
+    conditions: list[Condition] = []
+    bound: set[Any] = set()
+    for i, fake in enumerate(fakes[: len(tensors)]):
+        for d, size in enumerate(fake.shape):
+            if not isinstance(size, torch.SymInt):
+                continue
+            expression = env.simplify(size.node.expr)
+            if expression.is_Symbol and expression not in bound:
+                bound.add(expression)
+                conditions.append(Condition(None, expression, (i, d)))
+            else:
+                conditions.append(Condition(expression, None, (i, d)))
+    for guard in env.guards:
+        expression = env.simplify(guard.expr)
+        if expression != sympy.true and not _says_not_empty(expression):
+            conditions.append(Condition(expression))
+    return Captured(module, tuple(dict.fromkeys(conditions)))
+
+
+def _graph_of(
+    call: Callable[..., Any], mode: FakeTensorMode, fakes: Sequence[torch.Tensor], table: dict[Any, Any]
+) -> torch.fx.GraphModule:
+    with mode, fx_traceback.preserve_node_meta():
+        # Mutations of temporaries become functions.
+        traced = make_fx(
+            functionalize(call, remove="mutations"), tracing_mode="real", decomposition_table=table
+        )
+        return traced(*fakes)
+
+
+def _says_not_empty(expression: Any) -> bool:
+    """Whether a guard only says that a size is neither 0 nor 1, which the sizes of 1 of a call say already."""
+    if not getattr(expression, "is_Relational", False):
+        return False
+    symbol, bound = expression.lhs, expression.rhs
+    if not (symbol.is_Symbol and bound.is_number):
+        return False
+    return bool({"!=": bound in (0, 1), ">=": bound <= 2, ">": bound <= 1}.get(expression.rel_op, False))
+
+
+def _refuse_nodes(graph: torch.fx.Graph) -> None:
+    problems = []
+    for node in graph.nodes:
+        name = str(node.target).removeprefix("aten.").split(".")[0]
+        if name in _REFUSED:  # by a function of torch that calls it
+            problems.append(f"{line_text(source_of(node))}\n    {_REFUSED[name]}")
+    if problems:
+        raise TraceError("\n  ".join(dict.fromkeys(problems)))
+
+
+def _without_mutations(graph: torch.fx.Graph) -> None:
+    """What decompositions of temporaries do in place, by the function that makes a new tensor."""
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable or not schema.name.endswith("_"):
+            continue
+        packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"))
+        mutated = node.args[0]
+        node.target = getattr(packet, schema.overload_name or "default")
+        later = False
+        for user in graph.nodes:
+            if user is node:
+                later = True
+            elif later and mutated in user.all_input_nodes:
+                user.replace_input_with(mutated, node)
+
+
+def source_of(node: torch.fx.Node) -> Source | None:
+    """The author's line that made this node."""
+    recorded = (node.meta.get("custom") or {}).get("source")
+    return Source(*recorded) if recorded else None
+
+
+def _reason(error: Exception) -> str:
+    """What stopped a trace, in the author's terms."""
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    reason = f"{type(error).__name__}: {text}"
+    if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):
+        reason = (
+            "a Python number or a decision depends on the values of a tensor: "
+            "keep it a tensor, and use torch.where instead of if"
+        )
+    elif isinstance(error, DynamicOutputShapeException):
+        reason = "a shape depends on the values of a tensor: use torch.where, which keeps the shape"
+    return f"{line_text(innermost(error))}\n    {reason}"

@@ -1,0 +1,96 @@
+"""The host's C++ compiler: found once, asked for its version once, run with its output kept for the message."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from .build import CSRC, headers_digest
+
+# As setup.py compiles the CPU kernels, but for -O3, which takes a third more time for at most 3 % of speed.
+CPU_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra")
+_MARCH = {"base": "x86-64", "v3": "x86-64-v3", "v4": "x86-64-v4"}
+
+
+class CompilerError(RuntimeError):
+    """There is no C++ compiler, or it refused a source; the message holds its output."""
+
+
+def command() -> list[str]:
+    """The compiler: CXX or g++."""
+    return shlex.split(os.environ.get("CXX", "g++"))
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """What tells this compiler from another.
+
+    Raises:
+        CompilerError: there is none.
+    """
+    return run([*command(), "--version"], ".")
+
+
+def run(line: Sequence[str], folder: str) -> str:
+    """Run a command in a folder; its output.
+
+    Raises:
+        CompilerError: it failed, or is not there.
+    """
+    try:
+        done = subprocess.run(line, cwd=folder, capture_output=True, text=True, env=_environment())
+    except OSError as error:
+        raise CompilerError(f"there is no C++ compiler: install g++ or set CXX ({error})") from None
+    if done.returncode:
+        raise CompilerError(f"{shlex.join(line)}:\n{done.stderr}")
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    # A sanitizer preloaded into this process is not for the compiler.
+    return {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+
+
+def _flags(isa: str) -> list[str]:
+    return [*CPU_FLAGS, f"-march={_MARCH[isa]}", f"-DAVO_ISA_NAMESPACE=avo_{isa}", f"-DAVO_ISA_SUFFIX={isa}"]
+
+
+def cpu_inputs(text: str, isa: str) -> list[bytes]:
+    """All that decides the library of a unit of CPU kernels: source, headers, flags, compiler."""
+    headers = [path.read_bytes() for path in sorted((CSRC / "cpu").glob("*.h"))]
+    return [*(p.encode() for p in (text, headers_digest(), *_flags(isa), version())), *headers]
+
+
+def compile_cpu(text: str, isa: str) -> bytes:
+    """The shared library of a unit of CPU kernels for one instruction set ("base", "v3" or "v4").
+
+    Raises:
+        CompilerError: no compiler, or it refused the source.
+    """
+    with tempfile.TemporaryDirectory(prefix="avo_ops-") as folder:
+        Path(folder, "unit.cpp").write_text(text)
+        exports = f"{{ global: avo_cpu_kernels_{isa}; avo_cpu_finish_{isa}; local: *; }};\n"
+        Path(folder, "unit.map").write_text(exports)
+        ccache = shutil.which("ccache")
+        link = ["-shared", "-Wl,--version-script=unit.map", "-o", "unit.so"]
+        run(
+            [
+                *([ccache] if ccache else []),
+                *command(),
+                *_flags(isa),
+                f"-I{CSRC}",
+                "-c",
+                "unit.cpp",
+                "-o",
+                "unit.o",
+            ],
+            folder,
+        )
+        run([*command(), "unit.o", *link], folder)
+        return Path(folder, "unit.so").read_bytes()

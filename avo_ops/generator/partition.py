@@ -1,0 +1,983 @@
+"""From a captured graph to regions, each of which is one operator in (M, N) form, and what torch does between them.
+
+A region is a set of nodes over one space of axes, all of whose reductions run over the same axes. Within it a value is known
+by the axes along which it varies, so that views which only insert, remove or permute dims are nothing at all. Other views,
+and whatever has no place in a kernel, are steps of torch's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import linecache
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from ..definitions.record import FLAT, LAST, OpDef, trailing
+from .capture import Captured, is_kept_whole, source_of
+from .ir import Source
+from .lower import has_handler, is_fill, is_view
+from .trace import at_line
+
+FxNode = torch.fx.Node
+Axes = tuple[int | None, ...]
+"""For each dim of a value the axis along which it varies there, or None."""
+
+_REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def _name(node: FxNode) -> str:
+    return str(node.target).removeprefix("aten.").split(".")[0]
+
+
+def _value(node: FxNode) -> Any:
+    return node.meta.get("val")
+
+
+def _is_tensor(node: Any) -> bool:
+    return isinstance(node, FxNode) and isinstance(_value(node), torch.Tensor)
+
+
+def _shares_memory(node: FxNode) -> bool:
+    """Whether torch makes a view of an operand, other than one that leaves each value in its place."""
+    if node.target is operator.getitem:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    aliases = schema is not None and any(r.alias_info and not r.alias_info.is_write for r in schema.returns)
+    return aliases and not is_view(_name(node))
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _shape(node: FxNode) -> tuple[Any, ...]:
+    return tuple(_value(node).shape)
+
+
+def _note(node: FxNode, key: str) -> Any:
+    return (node.meta.get("custom") or {}).get(key)
+
+
+# ---- what a caller runs ----
+
+
+@dataclass(frozen=True)
+class View:
+    """How a tensor becomes an operand, or a result a value of the graph: permuted, reshaped, expanded.
+
+    ``shape``: for each dim 1, or the dim (of the permuted tensor) whose size it has. ``expand``: for each dim None, or the
+    size it gets. Each of them None: not needed. ``dtype``: the dtype that it is cast to.
+    """
+
+    permute: tuple[int, ...] | None = None
+    shape: tuple[int | None, ...] | None = None
+    expand: tuple[Any, ...] | None = None
+    dtype: torch.dtype | None = None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor argument of a region. ``span``: as of a record."""
+
+    name: str
+    node: FxNode
+    span: str
+    view: View
+    mask: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of a region, and the nodes of the graph that are views of it."""
+
+    name: str
+    span: str
+    nodes: tuple[tuple[FxNode, View], ...]
+
+
+@dataclass(frozen=True)
+class RegionStep:
+    """One operator. ``columns``: how many trailing dims are columns, if the record takes their sizes, else 0.
+
+    ``double``: whether its math is in float64.
+    """
+
+    record: OpDef
+    operands: tuple[Operand, ...]
+    scalars: tuple[tuple[str, Any], ...]  # name and node
+    columns: int
+    column_sizes: tuple[Any, ...]
+    results: tuple[Result, ...]
+    nodes: tuple[FxNode, ...]
+    double: bool
+
+
+@dataclass(frozen=True)
+class TorchStep:
+    """One node that torch runs as it is; ``reason``: why, or "" for a view or a size."""
+
+    node: FxNode
+    reason: str
+
+
+Step = RegionStep | TorchStep
+
+
+# ---- growing regions ----
+
+
+@dataclass
+class _Region:
+    number: int
+    members: list[FxNode] = field(default_factory=list)
+    axes: dict[FxNode, Axes] = field(default_factory=dict)  # of members and of loads
+    loads: list[FxNode] = field(default_factory=list)
+    reduced: frozenset[int] | None = None
+    count: int = 0
+
+    def sizes(self) -> dict[int, Any]:
+        return {
+            a: _expression(s)
+            for n, axes in self.axes.items()
+            for a, s in zip(axes, _shape(n), strict=True)
+            if a is not None
+        }
+
+    def space(self) -> set[int]:
+        return {a for axes in self.axes.values() for a in axes if a is not None}
+
+
+@dataclass
+class _Join:
+    """What a region becomes if a node joins it."""
+
+    axes: Axes
+    loads: dict[FxNode, Axes]
+    reduced: frozenset[int] | None
+    count: int
+
+
+class _Partition:
+    def __init__(self, captured: Captured, sealed: set[FxNode], apart: Mapping[FxNode, str]) -> None:
+        self.captured, self.sealed, self.apart = captured, sealed, apart
+        self.constants: dict[FxNode, float] = {}
+        self.group: dict[FxNode, _Region | FxNode] = {}
+        self.regions: list[_Region] = []
+        self.reasons: dict[FxNode, str] = {}
+
+    # -- classes of nodes
+
+    def run(self) -> None:
+        for node in self.captured.graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            constant = self._constant(node)
+            if constant is not None:
+                self.constants[node] = constant
+                continue
+            reason = self._not_in_a_kernel(node)
+            if reason is None and self._place(node):
+                continue
+            self.group[node] = node
+            self.reasons[node] = reason or ""
+
+    def _constant(self, node: FxNode) -> float | None:
+        """The one value that all elements of a tensor made inside have."""
+        if node.op == "get_attr":
+            tensor = getattr(self.captured.module, str(node.target))
+            lifted = all(_name(u) == "lift_fresh_copy" for u in node.users)
+            return float(tensor) if lifted and tensor.numel() == 1 and tensor.dtype in _FLOATS else None
+        value = _value(node)
+        if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dtype not in _FLOATS:
+            return None
+        tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
+        name = _name(node)
+        if is_fill(name):
+            args = [a for a in node.args if isinstance(a, int | float) and not isinstance(a, bool)]
+            if "zeros" in name or "empty" in name:
+                return 0.0
+            if "ones" in name:
+                return 1.0
+            if name in ("full", "full_like", "scalar_tensor", "new_full") and args:
+                return float(args[-1])
+            return None
+        if tensors and all(a in self.constants for a in tensors):
+            if is_view(name) or name in ("_to_copy", "lift_fresh_copy"):
+                return self.constants[tensors[0]]
+            if has_handler(name) and not _reduces(node) and not value.shape:
+                known = {a: torch.tensor(self.constants[a], dtype=torch.float64) for a in tensors}
+                args, kwargs = _mapped(node.args, known.get), _mapped(node.kwargs, known.get)
+                return float(node.target(*args, **kwargs))  # type: ignore[operator]
+        return None
+
+    def _not_in_a_kernel(self, node: FxNode) -> str | None:
+        value, name = _value(node), _name(node)
+        if not isinstance(value, torch.Tensor) or node.op == "get_attr" or _shares_memory(node):
+            return ""
+        if node in self.apart:
+            return self.apart[node]
+        if is_view(name) and name != "clone":
+            return None if any(a in self.group for a in node.all_input_nodes) else ""
+        if value.dtype not in (*_FLOATS, torch.bool):
+            return (
+                f"its result is {str(value.dtype).removeprefix('torch.')}: kernels compute in floating point"
+            )
+        reduction = _reduces(node)
+        if not (has_handler(name) or name in (*_REDUCTIONS, "clone") or is_kept_whole(name)) or (
+            reduction and name not in _REDUCTIONS
+        ):
+            return f"{node.target} has no place in a kernel yet"
+        if is_fill(name):
+            return "it makes a tensor"
+        inputs = [a for a in node.all_input_nodes if _is_tensor(a) and a not in self.constants]
+        if (
+            name == "_to_copy"
+            and value.dtype == torch.float64
+            and inputs
+            and _value(inputs[0]).dtype != torch.float64
+        ):
+            return "the math after it is in float64"
+        if name == "_to_copy" and _value(inputs[0]).device != value.device:
+            return "it moves a tensor to another device"
+        if any(_value(a).is_complex() for a in inputs):
+            return "it is complex"
+        exact = [a for a in inputs if _value(a).dtype not in (*_FLOATS, torch.bool)]
+        if exact and len(exact) == len(inputs) and value.dtype == torch.bool:
+            return "it compares integers: kernels compute in floating point"
+        inside = any(isinstance(self.group.get(a), _Region) for a in inputs)
+        if not inside and not any(not _is_one(s) for a in inputs for s in _shape(a)):
+            return ""  # one number
+        return None
+
+    # -- placing
+
+    def _inputs(self, node: FxNode) -> list[FxNode]:
+        return [
+            a
+            for a in node.all_input_nodes
+            if _is_tensor(a) and a not in self.constants and not self._scalar(a)
+        ]
+
+    def _scalar(self, node: FxNode) -> bool:
+        return bool(node.op == "placeholder" and node.meta.get("float"))
+
+    def _place(self, node: FxNode) -> bool:
+        inputs = self._inputs(node)
+        candidates = [r for r in reversed(self.regions) if any(a in r.axes for a in inputs)]
+        for region in candidates:
+            join = self._join(region, node, inputs)
+            if join is not None and self._acyclic(region, inputs) and self._keeps_sealed(region, node, join):
+                self._add(region, node, join)
+                return True
+        if is_view(_name(node)) and _name(node) != "clone":
+            return False
+        region = _Region(len(self.regions))
+        join = self._join(region, node, inputs)
+        if join is None:
+            return False
+        self.regions.append(region)
+        self._add(region, node, join)
+        return True
+
+    def _add(self, region: _Region, node: FxNode, join: _Join) -> None:
+        for load, axes in join.loads.items():
+            region.loads.append(load)
+            region.axes[load] = axes
+        region.axes[node], region.reduced, region.count = join.axes, join.reduced, join.count
+        region.members.append(node)
+        self.group[node] = region
+
+    def _join(self, region: _Region, node: FxNode, inputs: Sequence[FxNode]) -> _Join | None:
+        name = _name(node)
+        if is_view(name) and name != "clone":
+            source = inputs[0]
+            axes = _view(node, source, region.axes[source]) if source in region.members else None
+            return None if axes is None else _Join(axes, {}, region.reduced, region.count)
+        return (
+            self._reduction(region, node, inputs[0])
+            if _reduces(node)
+            else self._pointwise(region, node, inputs)
+        )
+
+    def _pointwise(self, region: _Region, node: FxNode, inputs: Sequence[FxNode]) -> _Join | None:
+        shape, count = _shape(node), region.count
+        out: list[int | None] = []
+        outside = []
+        for d, size in enumerate(shape):
+            known = set()
+            for a in inputs:
+                at = d - (len(shape) - len(_shape(a)))
+                if at < 0 or _is_one(size) or _is_one(_shape(a)[at]):
+                    continue
+                if a in region.axes:
+                    known |= {region.axes[a][at]} - {None}
+                elif d not in outside:
+                    outside.append(d)
+            if len(known) > 1:
+                return None
+            out.append(next(iter(known), None))
+        for d in outside:
+            if out[d] is None:  # an axis of this size that nothing else here is along, or a new one
+                free = [a for a, s in region.sizes().items() if s == _expression(shape[d]) and a not in out]
+                out[d], count = (free[0], count) if free else (count, count + 1)
+        if len({a for a in out if a is not None}) < sum(a is not None for a in out):
+            return None
+        loads = {
+            a: tuple(
+                None if _is_one(s) else out[len(shape) - len(_shape(a)) + d] for d, s in enumerate(_shape(a))
+            )
+            for a in inputs
+            if a not in region.axes
+        }
+        return _Join(tuple(out), loads, region.reduced, count)
+
+    def _reduction(self, region: _Region, node: FxNode, source: FxNode) -> _Join | None:
+        shape, count, loads = _shape(source), region.count, {}
+        if source in region.axes:
+            axes = region.axes[source]
+        else:
+            if region.members:
+                return None
+            axes = tuple(None if _is_one(s) else count + d for d, s in enumerate(shape))
+            count, loads = count + len(shape), {source: axes}
+        dims = _dims(node, len(shape))
+        if any(axes[d] is None and not _is_one(shape[d]) for d in dims):
+            return None
+        over = frozenset(a for a in (axes[d] for d in dims) if a is not None)
+        reduced = region.reduced
+        if over:
+            if reduced not in (None, over):
+                return None
+            reduced = over
+        keep = len(_shape(node)) == len(shape)
+        out = tuple(None if d in dims else a for d, a in enumerate(axes) if keep or d not in dims)
+        return _Join(out, loads, reduced, count)
+
+    def _acyclic(self, region: _Region, inputs: Iterable[FxNode]) -> bool:
+        """Whether nothing that the node takes from elsewhere depends on the region."""
+        seen: set[Any] = set()
+        stack = [self.group[a] for a in inputs if a in self.group and self.group[a] is not region]
+        while stack:
+            group = stack.pop()
+            key = group if isinstance(group, FxNode) else group.number
+            if group is region:
+                return False
+            if key in seen:
+                continue
+            seen.add(key)
+            for node in [group] if isinstance(group, FxNode) else group.members:
+                stack += [
+                    self.group[a]
+                    for a in node.all_input_nodes
+                    if a in self.group and self.group[a] is not group
+                ]
+        return True
+
+    def _keeps_sealed(self, region: _Region, node: FxNode, join: _Join) -> bool:
+        """Whether no value that must be whole would be computed again for each of more rows or columns."""
+        space = region.space() | {
+            a for axes in [join.axes, *join.loads.values()] for a in axes if a is not None
+        }
+        for n in [*region.members, node]:
+            if n in self.sealed:
+                axes = join.axes if n is node else region.axes[n]
+                if not _is_whole(_varies(axes), space, join.reduced):
+                    source = n.all_input_nodes[0]
+                    if not (_reduces(n) and _varies(region.axes.get(source, ())) == space):
+                        return False
+        return True
+
+
+def _varies(axes: Axes) -> set[int]:
+    return {a for a in axes if a is not None}
+
+
+def _is_whole(axes: set[int], space: set[int], reduced: frozenset[int] | None) -> bool:
+    return axes == space or (reduced is not None and axes == space - reduced)
+
+
+def _reduces(node: FxNode) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or is_view(_name(node)):
+        return False
+    return _name(node) in _REDUCTIONS or any(a.name == "dim" for a in schema.arguments)
+
+
+def _dims(node: FxNode, rank: int) -> tuple[int, ...]:
+    found: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    if found is None or found == []:
+        return tuple(range(rank))
+    dims = found if isinstance(found, list | tuple) else [found]
+    return tuple(d % max(rank, 1) for d in dims)
+
+
+def _view(node: FxNode, source: FxNode, axes: Axes) -> Axes | None:
+    """The axes of a view that only inserts, removes, repeats or permutes dims; None for any other."""
+    before, after, name = _shape(source), _shape(node), _name(node)
+    if name in ("permute", "transpose", "t"):
+        rank, args = len(before), [cast(Any, a) for a in node.args]
+        if name == "permute":
+            order = [d % rank for d in args[1]]
+        else:
+            order = list(range(rank))
+            a, b = (args[1] % rank, args[2] % rank) if name == "transpose" else (0, rank - 1)
+            order[a], order[b] = order[b], order[a]
+        return tuple(axes[d] for d in order)
+    if name in ("expand", "broadcast_to"):
+        shift = len(after) - len(before)
+        return tuple(None if d < shift else axes[d - shift] for d in range(len(after)))
+    old = [(s, a) for s, a in zip(before, axes, strict=True) if not _is_one(s)]
+    if [_expression(s) for s, _ in old] != [_expression(s) for s in after if not _is_one(s)]:
+        return None
+    rest = iter(a for _, a in old)
+    return tuple(None if _is_one(s) else next(rest) for s in after)
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def _mapped(value: Any, change: Callable[[FxNode], Any]) -> Any:
+    return torch.fx.node.map_arg(value, lambda n: n if change(n) is None else change(n))
+
+
+# ---- from regions to steps ----
+
+
+def partition(
+    captured: Captured, names: Sequence[str], title: str, apart: Mapping[FxNode, str] | None = None
+) -> list[Step]:
+    """The steps of a captured graph in an order in which they can run.
+
+    ``names``: of the placeholders. ``title``: of the function, for the names of the operators. ``apart``: nodes that are known to
+    have no kernel, and why.
+    """
+    _split_full_reductions(captured)
+    sealed: set[FxNode] = set()
+    while True:
+        found = _Partition(captured, sealed, apart or {})
+        found.run()
+        wrong = {n for r in found.regions for n in _not_whole(found, r)} - sealed
+        if not wrong:
+            break
+        sealed |= wrong
+    placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
+    return _ordered(found, dict(zip(placeholders, names, strict=True)), title)
+
+
+def _split_full_reductions(captured: Captured) -> None:
+    """Reduce over all dims in two steps, the last dim first: as one row it would be the work of one block."""
+    graph = captured.graph
+    for node in list(graph.nodes):
+        if (
+            node.op != "call_function"
+            or _name(node) not in ("sum", "mean", "amax", "amin")
+            or not _is_tensor(node)
+        ):
+            continue
+        source = node.all_input_nodes[0]
+        shape = _shape(source)
+        dims = _dims(node, len(shape))
+        wide = [d for d, s in enumerate(shape) if not _is_one(s)]
+        if len(wide) < 2 or not set(wide) <= set(dims) or _value(source).dtype not in _FLOATS:
+            continue
+        overload = {"sum": "dim_IntList", "mean": "dim"}.get(_name(node), "default")
+        target = getattr(getattr(torch.ops.aten, _name(node)), overload)
+        keep = len(_shape(node)) == len(shape)
+        with graph.inserting_before(node):
+            first = graph.call_function(target, (source, [wide[-1]], True))
+            second = graph.call_function(target, (first, list(dims), keep))
+        with _value(source).fake_mode:
+            first.meta = {**node.meta, "val": target(_value(source), [wide[-1]], True)}
+            second.meta = {**node.meta, "val": target(first.meta["val"], list(dims), keep)}
+        node.replace_all_uses_with(second)
+        graph.erase_node(node)
+
+
+def _outside_uses(found: _Partition, region: _Region) -> list[FxNode]:
+    """Members that are used elsewhere."""
+    inside = set(region.members)
+    return [n for n in region.members if any(u not in inside for u in n.users)]
+
+
+def _root(region: _Region, node: FxNode) -> FxNode:
+    """The member of which this one is a view."""
+    while is_view(_name(node)) and _name(node) != "clone" and node.all_input_nodes[0] in region.members:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _not_whole(found: _Partition, region: _Region) -> list[FxNode]:
+    space, wrong = region.space(), []
+    for n in _outside_uses(found, region):
+        root = _root(region, n)
+        if not _is_whole(_varies(region.axes[root]), space, region.reduced):
+            wrong.append(root)
+    for n in region.members:
+        if _reduces(n) and n.all_input_nodes[0] in region.axes:
+            over = _varies(region.axes[n.all_input_nodes[0]])
+            if over != space and over - _varies(region.axes[n]):
+                wrong.append(n)
+    return wrong
+
+
+def _ordered(found: _Partition, names: dict[FxNode, str], title: str) -> list[Step]:
+    needed = _used_constants(found)
+    steps: dict[Any, Step] = {}
+    for node in found.constants:
+        if node in needed:
+            steps[node] = TorchStep(node, "")
+    for node, group in found.group.items():
+        if group is node:
+            steps[node] = TorchStep(node, found.reasons[node])
+    for region in found.regions:
+        steps[region.number] = _RegionBuilder(found, region, names, title).step()
+
+    def key(node: FxNode) -> Any:
+        group = found.group.get(node, node)
+        return group if isinstance(group, FxNode) else group.number
+
+    out: list[Step] = []
+    done: set[Any] = set()
+
+    def visit(k: Any) -> None:
+        if k in done or k not in steps:
+            return
+        done.add(k)
+        step = steps[k]
+        nodes = [step.node] if isinstance(step, TorchStep) else list(step.nodes)
+        for n in nodes:
+            for a in n.all_input_nodes:
+                if key(a) != k:
+                    visit(key(a))
+        out.append(step)
+
+    for k in list(steps):
+        visit(k)
+    return out
+
+
+def _used_constants(found: _Partition) -> set[FxNode]:
+    """Constants that torch needs as tensors."""
+    needed: set[FxNode] = set()
+    stack = [n for n, g in found.group.items() if g is n]
+    stack += [n for n in found.captured.graph.nodes if n.op == "output"]
+    while stack:
+        for a in stack.pop().all_input_nodes:
+            if a in found.constants and a not in needed:
+                needed.add(a)
+                stack.append(a)
+    return needed
+
+
+class _RegionBuilder:
+    """One region as a record, with the views that its operands and results need."""
+
+    def __init__(self, found: _Partition, region: _Region, names: dict[FxNode, str], title: str) -> None:
+        self.found, self.region, self.title = found, region, title
+        self.space = region.space()
+        self.columns = self._columns()
+        self.order = self._order()
+        self.rows = [a for a in self.order if a not in self.columns]
+        self.size = {
+            a: s
+            for n, axes in region.axes.items()
+            for a, s in zip(axes, _shape(n), strict=True)
+            if a is not None
+        }
+        self.double = any(_value(n).dtype == torch.float64 for n in region.axes)
+        self.taken = {"shape", "grad", "mask", "y"}
+        self.names = {n: self._fresh(names.get(n, f"t{i}")) for i, n in enumerate(region.loads)}
+        self.scalars: dict[FxNode, str] = {}
+
+    def _fresh(self, wanted: str) -> str:
+        name = re.sub(r"\W", "_", wanted).lstrip("_") or "t"
+        if name[0].isdigit() or name.startswith("grad_"):
+            name = f"a_{name}"
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def _columns(self) -> frozenset[int]:
+        """The reduced axes; without any, trailing axes such that the fewest operands have to be read in repetition."""
+        if self.region.reduced is not None:
+            return self.region.reduced
+        order = self._full_order()
+        loads = [_varies(self.region.axes[n]) for n in self.region.loads]
+
+        def cost(columns: frozenset[int]) -> int:
+            if not columns:
+                return sum(load != self.space for load in loads)
+            rows = self.space - columns
+            return sum(bool(load & columns and load & rows) and load != self.space for load in loads)
+
+        choices = [frozenset(order[i:]) for i in range(len(order), 0, -1)]
+        best = min(choices, key=cost)
+        if not best and any(load == set() for load in loads):
+            best = frozenset(order[-1:])
+        return best if cost(best) < cost(frozenset()) or any(not load for load in loads) else frozenset()
+
+    def _full_order(self) -> list[int]:
+        for n in [*self.region.loads, *self.region.members]:
+            axes = [a for a in self.region.axes[n] if a is not None]
+            if set(axes) == self.space:
+                return axes
+        return sorted(self.space)
+
+    def _order(self) -> list[int]:
+        order = self._full_order()
+        return [a for a in order if a not in self.columns] + [a for a in order if a in self.columns]
+
+    def _span(self, axes: set[int]) -> str:
+        if not self.columns or (axes and not self.rows):
+            return "MN"
+        if axes & self.columns:
+            return "MN" if axes & set(self.rows) else "N"
+        return "M" if axes <= set(self.rows) else "N"
+
+    def _operand_view(self, node: FxNode, span: str, whole: bool) -> View:
+        """A tensor with dims ``axes`` brought to the dims of its span. ``whole``: it must have the shape of the call."""
+        axes = self.region.axes[node]
+        dims = [a for a in self.order if a in self.columns] if span == "N" else self.order
+        missing = {a for a in dims if a not in axes}
+        if span == "M":
+            missing -= self.columns
+        lengthen = missing if span in ("N", "M") or whole else set()
+        dtype = None
+        value = _value(node)
+        if value.dtype not in _FLOATS:
+            dtype = self._float_dtype()
+        if not lengthen and _fits(axes, dims, span, self.columns):
+            return View(dtype=dtype)
+        return _view_to(
+            axes,
+            [a if a in axes else None for a in dims],
+            [self.size[a] if a in lengthen else None for a in dims],
+            dtype,
+        )
+
+    def _float_dtype(self) -> torch.dtype:
+        return next((_value(n).dtype for n in self.region.loads if _value(n).dtype in _FLOATS), torch.float32)
+
+    def _result_view(self, node: FxNode, span: str, root_dtype: torch.dtype | None) -> View:
+        axes = self.region.axes[node]
+        dims: list[int | None] = [None if span == "M" and a in self.columns else a for a in self.order]
+        expand = [
+            s if a is None and not _is_one(s) else None for a, s in zip(axes, _shape(node), strict=True)
+        ]
+        if tuple(dims) == tuple(axes) and not any(e is not None for e in expand):
+            return View(dtype=root_dtype)
+        return _view_to(tuple(dims), list(axes), expand, root_dtype)
+
+    def step(self) -> RegionStep:
+        region = self.region
+        spans = {n: self._span(_varies(region.axes[n])) for n in region.loads}
+        place = {n: i for i, n in enumerate(self.found.captured.graph.nodes)}
+        # The first has the shape of the call; else they come as the function takes them.
+        loads = sorted(region.loads, key=lambda n: (spans[n] != "MN", place[n]))
+        if "MN" not in spans.values():
+            loads.sort(key=lambda n: (-len(_varies(region.axes[n])), spans[n] != "M"))
+            spans[loads[0]] = "MN"
+        covered = {a for n in loads if spans[n] == "MN" for a in region.axes[n] if a is not None}
+        operands = tuple(
+            Operand(
+                self.names[n],
+                n,
+                spans[n],
+                self._operand_view(n, spans[n], i == 0 and covered != self.space),
+                _value(n).dtype == torch.bool,
+            )
+            for i, n in enumerate(loads)
+        )
+        program = _Program(self, operands)
+        k = len(self.columns)
+        columns = FLAT if not self.columns else LAST if k == 1 else trailing("shape")
+        results, dtypes, roots = self._results(program)
+        listed = k if k > 1 else 0
+        parameters = [f"Tensor {o.name}" for o in operands]
+        parameters += ["SymInt[] shape"] if listed else []
+        parameters += [f"float {name}" for name in self.scalars.values()]
+        returns = "Tensor" if len(results) == 1 else f"({', '.join(f'Tensor {r.name}' for r in results)})"
+        text = "\n".join(
+            [
+                self.title, str(columns), repr(self.double), program.text(),
+                *(f"{o.name} {o.span} {o.mask}" for o in operands), repr(self.scalars.values()),
+                *(f"{r.name} {program.index[root]} {dtypes.get(r.name)}" for r, root in zip(results, roots, strict=True)),
+            ]
+        )  # fmt: skip
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        record = OpDef(
+            name=f"{self.title}_{digest}",
+            schema=f"({', '.join(parameters)}) -> {returns}",
+            definition=program.definition(roots, k if listed else 0),
+            columns=columns,
+            formula=self._formula(),
+            source=self.title,
+            spans={o.name: o.span for o in operands if o.span != "MN"},
+            results=tuple(r.name for r in results),
+            dtypes=dtypes,
+        )
+        sizes = tuple(self.size[a] for a in self.order if a in self.columns) if listed else ()
+        return RegionStep(
+            record, operands, tuple((name, n) for n, name in self.scalars.items()), listed, sizes, results,
+            tuple(region.members), self.double,
+        )  # fmt: skip
+
+    def _results(self, program: _Program) -> tuple[tuple[Result, ...], dict[str, str], list[FxNode]]:
+        region = self.region
+        by_root: dict[FxNode, list[FxNode]] = {}
+        for n in _outside_uses(self.found, region):
+            by_root.setdefault(_root(region, n), []).append(n)
+        results, dtypes = [], {}
+        for i, (root, nodes) in enumerate(by_root.items()):
+            name = "y" if len(by_root) == 1 else f"y{i}"
+            while name in self.taken and name != "y":
+                name += "_"
+            span = "MN" if not self.columns or _varies(region.axes[root]) & self.columns else "M"
+            if not self.rows and _varies(region.axes[root]) != self.space:
+                span = "M"
+            declared, cast = self._result_dtype(root, nodes, program)
+            dtypes[name] = declared
+            views = tuple((n, self._result_view(n, span, cast)) for n in nodes)
+            results.append(Result(name, span, views))
+        return tuple(results), dtypes, list(by_root)
+
+    def _result_dtype(
+        self, root: FxNode, nodes: Sequence[FxNode], program: _Program
+    ) -> tuple[str, torch.dtype | None]:
+        """The dtype of a result as a record says it, and the cast that remains."""
+        region, dtype = self.region, _value(root).dtype
+        compute = torch.float64 if self.double else torch.float32
+        seen = self._seen(region, nodes)
+        if dtype in _FLOATS and not seen:
+            return "compute", None
+        for o in program.operands:
+            if dtype in _FLOATS and self._runtime_dtype(o.node) == dtype:
+                return o.name, None
+        return "compute", dtype if dtype != compute else None
+
+    def _seen(self, region: _Region, nodes: Sequence[FxNode]) -> bool:
+        """Whether a result of a region is seen by torch or the caller, and not by kernels alone."""
+        users = (u for n in nodes for u in n.users if u not in region.members)
+        return any(not isinstance(self.found.group.get(u), _Region) for u in users)
+
+    def _runtime_dtype(self, node: FxNode) -> torch.dtype:
+        """The dtype of an operand. What passes between kernels alone stays in the dtype of the math."""
+        region, dtype = self.found.group.get(node), _value(node).dtype
+        if not isinstance(region, _Region) or dtype == torch.float64:
+            return cast(torch.dtype, dtype)
+        root = _root(region, node)
+        nodes = [n for n in _outside_uses(self.found, region) if _root(region, n) is root]
+        return cast(torch.dtype, dtype) if self._seen(region, nodes) else torch.float32
+
+    def _formula(self) -> str:
+        """The author's lines that the region computes."""
+        lines = [source_of(n) for n in self.region.members]
+        texts = [linecache.getline(s.file, s.line).strip() for s in dict.fromkeys(lines) if s is not None]
+        return "; ".join(t.removeprefix("return ") for t in texts if t)[:400].replace("\\", "/") or self.title
+
+
+def _fits(axes: Axes, dims: Sequence[int], span: str, columns: frozenset[int]) -> bool:
+    """Whether a tensor with these axes is an operand as it is: MN by broadcasting, N and M in their exact shape."""
+    if span == "N":
+        return list(axes) == list(dims)
+    if span == "M":
+        return list(axes) == [None if a in columns else a for a in dims]
+    tail = dims[len(dims) - len(axes) :]
+    return len(axes) <= len(dims) and all(a in (None, d) for a, d in zip(axes, tail, strict=True))
+
+
+def _view_to(
+    axes: Sequence[int | None], dims: Sequence[int | None], expand: Sequence[Any], dtype: Any
+) -> View:
+    """The view that turns a tensor with these axes into one with those dims (None: of size 1 before it is expanded)."""
+    present = [a for a in dims if a is not None]
+    places = [list(axes).index(a) for a in present]
+    rest = [d for d in range(len(axes)) if d not in places]
+    order = rest + places
+    shape: list[int | None] = []
+    at = len(rest)
+    for a in dims:
+        shape.append(None if a is None else at)
+        at += a is not None
+    permute = None if order == list(range(len(axes))) else tuple(order)
+    reshape = None if shape == list(range(len(axes))) else tuple(shape)
+    return View(permute, reshape, tuple(expand) if any(e is not None for e in expand) else None, dtype)
+
+
+# ---- the definition of a region ----
+
+
+@dataclass(frozen=True)
+class _Ref:
+    """A value of the program, in the arguments of a later line."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A constant that takes the place of a tensor."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class _Line:
+    kind: str  # call, reduce, same, cast
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: Source | None
+    detached: bool
+
+    def text(self) -> str:
+        return f"{self.kind} {self.target} {self.args!r} {sorted(self.kwargs.items())!r} {self.detached}"
+
+
+class _Program:
+    """The nodes of a region as lines over its operands and scalars, whatever the rank of a call."""
+
+    def __init__(self, builder: _RegionBuilder, operands: Sequence[Operand]) -> None:
+        self.builder, self.operands = builder, tuple(operands)
+        self.index: dict[FxNode, int] = {o.node: i for i, o in enumerate(operands)}
+        self.lines: list[_Line] = []
+        self.numbers: dict[FxNode, str] = builder.scalars
+        for node in builder.region.members:
+            self.lines.append(self._line(node))
+            self.index[node] = len(operands) + len(self.lines) - 1
+
+    def text(self) -> str:
+        return "\n".join(line.text() for line in self.lines)
+
+    def _argument(self, node: FxNode) -> Any:
+        if node in self.index:
+            return _Ref(self.index[node])
+        found = self.builder.found
+        if node in found.constants:
+            return _Number(found.constants[node])
+        name = self.numbers.get(node)
+        if name is None:
+            name = self.numbers[node] = self.builder._fresh(
+                node.name if node.op == "placeholder" else f"s{len(self.numbers)}"
+            )
+        return name_of_scalar(name)
+
+    def _line(self, node: FxNode) -> _Line:
+        args = torch.fx.node.map_arg(node.args, self._argument)
+        kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
+        source, name = source_of(node), _name(node)
+        detached = bool(_note(node, "detached"))
+        value = _value(node)
+        if is_view(name):
+            return _Line("same", None, args[:1], {}, source, detached)
+        if name in ("_to_copy", "lift_fresh_copy", "copy"):
+            narrow = None
+            if value.dtype == torch.bool:
+                return _Line("cast", torch.bool, args[:1], {}, source, detached)
+            source_dtype = _value(node.all_input_nodes[0]).dtype
+            if _note(node, "cast") and value.dtype in _FLOATS and source_dtype in _FLOATS:
+                narrow = (
+                    value.dtype if torch.promote_types(value.dtype, source_dtype) != value.dtype else None
+                )
+                compute = torch.float64 if self.builder.double else torch.float32
+                narrow = narrow if narrow != compute else None
+            return _Line("cast", narrow, args[-1:] if name == "copy" else args[:1], {}, source, detached)
+        if _reduces(node):
+            whole = not _dims_reduced(self.builder.region, node)
+            return _Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
+        kwargs = {
+            k: v
+            for k, v in kwargs.items()
+            if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
+        }
+        return _Line("call", node.target, args, kwargs, source, detached)
+
+    def definition(self, roots: Sequence[FxNode], listed: int) -> Callable[..., Any]:
+        names = [o.name for o in self.operands]
+        masks = [o.mask for o in self.operands]
+        scalars = list(self.builder.scalars.values())
+        lines, last = tuple(self.lines), [self.index[r] for r in roots]
+        takes = [*names, *(["shape"] if listed else []), *scalars]
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given = {**dict(zip(takes, args, strict=False)), **kwargs}
+            like = given[names[0]]
+            dims = tuple(range(-(len(given["shape"]) if listed else 1), 0))
+            values: list[Any] = [given[n] != 0 if m else given[n] for n, m in zip(names, masks, strict=True)]
+            numbers = {n: _as_tensor(given[n], like) for n in scalars}
+            for line in lines:
+                with at_line(line.source):
+                    values.append(_run_line(line, values, numbers, dims, like))
+            out = tuple(v.to(like.dtype) if v.dtype == torch.bool else v for v in (values[i] for i in last))
+            return out[0] if len(out) == 1 else out
+
+        parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in takes]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+
+@dataclass(frozen=True)
+class name_of_scalar:
+    """A float argument, or a size, in the arguments of a line."""
+
+    name: str
+
+
+def _dims_reduced(region: _Region, node: FxNode) -> bool:
+    return _varies(region.axes[node.all_input_nodes[0]]) != _varies(region.axes[node])
+
+
+def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    return torch.full((), value, dtype=like.dtype, device=like.device)
+
+
+def _run_line(
+    line: _Line, values: Sequence[Any], numbers: dict[str, Any], dims: tuple[int, ...], like: torch.Tensor
+) -> Any:
+    def get(a: Any) -> Any:
+        if isinstance(a, _Ref):
+            return values[a.index]
+        if isinstance(a, _Number):
+            return _as_tensor(a.value, like)
+        if isinstance(a, name_of_scalar):
+            return numbers[a.name]
+        return [get(x) for x in a] if isinstance(a, list | tuple) else a
+
+    args = [get(a) for a in line.args]
+    if line.kind == "call":
+        out = line.target(*args, **{k: get(v) for k, v in line.kwargs.items()})
+    elif line.kind == "same":
+        out = args[0]
+    elif line.kind == "cast":
+        out = args[0]
+        if line.target == torch.bool:
+            out = out if out.dtype == torch.bool else out != 0
+        elif out.dtype == torch.bool:
+            out = out.to(like.dtype)
+        elif line.target is not None:
+            out = out.to(line.target).to(like.dtype)
+    else:
+        out = _reduce(line.target, args[0], dims, like)
+    return out.detach() if line.detached else out
+
+
+def _reduce(name: str, value: torch.Tensor, dims: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    if name in ("any", "all"):
+        truth = (value if value.dtype == torch.bool else value != 0).to(like.dtype)
+        return (torch.amax if name == "any" else torch.amin)(truth, dims, keepdim=True) != 0
+    if value.dtype == torch.bool:
+        value = value.to(like.dtype)
+    found: torch.Tensor = getattr(torch, name)(value, dims, keepdim=True)
+    return found

@@ -1,0 +1,115 @@
+"""Kernels compiled at run time, for a GPU that the package brought no cubins for, for the emulator, for the CPU.
+
+Families and units of compiled functions are known here by name, all others are the catalogue's. The generator is imported when
+first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..registry.native import has_sanitizer
+from ..registry.store import Frozen
+
+_families: dict[str, Any] = {}  # Family by name
+_units: dict[str, str] = {}  # text of a unit of CUDA kernels, by name
+_cpu_units: dict[str, tuple[str, str]] = {}  # text and instruction set of a unit of CPU kernels, by name
+_frozen: list[str] = []
+
+
+def freeze(frozen: bool = True) -> None:
+    """Turn any later tracing or compiling into an error; ``freeze(False)`` ends that. For serving, after the warm-up."""
+    _frozen[:] = ["avo_ops.freeze() was called"] if frozen else []
+
+
+def check_may_compile(what: str) -> None:
+    """To be called before anything is traced or compiled.
+
+    Raises:
+        Frozen: with what it would have been, and what to do.
+    """
+    if _frozen:
+        raise Frozen(f"{what} would have to be compiled, but {_frozen[0]}: warm it up before")
+    if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise Frozen(f"{what} would have to be compiled while a CUDA graph is captured: warm it up before")
+
+
+def add_families(families: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Make the CUDA families of a compiled function known, with their entries of the plan."""
+    from ..generator import build
+
+    for name, family in families.items():
+        _families[name] = family
+        _units.update({u.name: u.text_with(family.text) for u in build.units_of_family(name, records[name])})
+
+
+def add_cpu_unit(name: str, text: str, isa: str) -> None:
+    """Make a unit of CPU kernels known."""
+    _cpu_units[name] = (text, isa)
+
+
+def family_text(name: str) -> str:
+    """The CUDA source of a family of a compiled function, with all its variants."""
+    family = _families[name]
+    return "\n".join([family.text, *family.instantiations(), ""])
+
+
+class GeneratorCompiler:
+    """Units of CUDA kernels, by the generator and NVRTC."""
+
+    def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
+        from ..generator import build
+
+        return build.source_inputs(_units[unit], arch) if unit in _units else build.unit_inputs(unit, arch)
+
+    def compile(self, unit: str, arch: str) -> bytes:
+        from ..generator import build
+
+        check_may_compile(f"the kernel {unit} for {arch}")
+        return (
+            build.compile_source(unit, _units[unit], arch)
+            if unit in _units
+            else build.compile_unit(unit, arch)
+        )
+
+
+class EmulatorCompiler:
+    """CUDA families as libraries for the emulator, by g++; ``arch`` says nothing here."""
+
+    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+        from ..generator import emulator
+
+        return emulator.inputs(self._unit(family), sanitized=has_sanitizer())
+
+    def compile(self, family: str, arch: str) -> bytes:
+        from ..generator import emulator
+
+        check_may_compile(f"the kernel {family} for the emulator")
+        return emulator.compile_unit(family, self._unit(family), sanitized=has_sanitizer())
+
+    @staticmethod
+    def _unit(name: str) -> str:
+        from ..generator import emulator
+
+        if name not in _families:
+            return emulator.family_unit(name)
+        rows = _families[name].variants.values()
+        return emulator.unit(family_text(name), {v["symbol"] for variants in rows for v in variants})
+
+
+class CpuCompiler:
+    """Units of CPU kernels as libraries, by g++; ``arch`` says nothing here."""
+
+    def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
+        from ..generator import gcc
+
+        return gcc.cpu_inputs(*_cpu_units[unit])
+
+    def compile(self, unit: str, arch: str) -> bytes:
+        from ..generator import gcc
+
+        check_may_compile(f"the CPU kernels {unit}")
+        return gcc.compile_cpu(*_cpu_units[unit])

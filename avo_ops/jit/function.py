@@ -1,0 +1,554 @@
+"""``avo_ops.compile``: which graph serves a call, made when first needed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..registry import native_library, note_definition, register_dynamic
+from ..registry.store import KernelStore, default_cache_folder
+from .compilers import CpuCompiler, add_cpu_unit, add_families, check_may_compile
+from .composite import Composite, Eager
+
+if TYPE_CHECKING:
+    from ..generator.partition import RegionStep, Step
+
+Tensor = torch.Tensor
+_Parameter = torch.nn.Parameter
+_is_compiling = torch.compiler.is_compiling
+_PLAIN = (Tensor, _Parameter)
+_MOST_SHAPES = 4096  # entries of the table of calls; beyond it is begun anew
+
+
+class CompileError(ValueError):
+    """A function cannot be compiled; the message has every reason with the author's file, line and text, and a way out."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One graph of a compiled function and the calls that it serves.
+
+    ``signature``: of each tensor the dtype and the shape, with 1 for a dim of that size and letters for any others; of other
+    arguments the value. ``conditions``: what sizes must be besides.
+    """
+
+    signature: str
+    conditions: tuple[str, ...]
+    operators: tuple[str, ...]
+    composite: Composite | Eager
+
+    def __str__(self) -> str:
+        where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
+        return f"{self.signature}{where}: {', '.join(self.operators) or 'torch alone'}"
+
+
+def compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    example_inputs: Sequence[Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """A function that computes what ``fn`` does, by one or a few generated kernels.
+
+    ``fn`` is plain torch code without side effects on tensors, tuples, lists and dicts of them, numbers, strings and None;
+    positional and keyword arguments as it likes. The compiled function takes the same arguments and returns the same: shapes,
+    dtypes, gradients of any order, ``torch.func``, autocast, ``torch.compile`` and CUDA graphs included. Math is in float32
+    (float64 where a tensor is), rounded once at each result; casts that ``fn`` makes are kept.
+
+    A graph is made when a call first needs it: for the dtypes, the ranks, which sizes are 1, and the values of ints, bools and
+    strings (a float argument is an argument of the kernel where that is possible). All other sizes are free, and no kernel
+    is made again for them. What no kernel can do is left to torch between the kernels, and ``plan()`` says so. Globals and
+    closures are read when a graph is made; tensors among them are read at each call.
+
+    Args:
+        fn: the function; without it this is a decorator.
+        example_inputs: positional arguments of one call, for which a graph is made now.
+        name: of the operators ``torch.ops.avo_jit.<name>_<digest>``; by default that of the function.
+
+    Raises:
+        avo_ops.CompileError: ``fn`` has a matrix product or a convolution, decides by values of tensors, or modifies an argument;
+            the message has the lines, and what to write instead. Here with ``example_inputs``, else at the first call.
+    """
+    if fn is None:
+        return functools.partial(compile, example_inputs=example_inputs, name=name)
+    compiled = CompiledFunction(fn, name)
+    if example_inputs is not None:
+        compiled.prepare(*example_inputs)
+    return compiled
+
+
+class CompiledFunction:
+    """What :func:`avo_ops.compile` returns; call it as the function it was made of."""
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.fn = fn
+        self.name = re.sub(r"\W", "_", name or getattr(fn, "__name__", "function")).strip("_") or "function"
+        if not self.name[0].isalpha():
+            self.name = f"fn_{self.name}"
+        self._mutex = threading.RLock()
+        self._fast: dict[Any, Callable[..., Any]] = {}
+        self._graphs: dict[Any, list[_Graph]] = {}
+        self._example: tuple[Any, ...] | None = None
+        # One node of its graph to torch.compile. This imports dynamo, as the first trace would.
+        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(*args, **kwargs))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _is_compiling():
+            return self._opaque(*args, **kwargs)
+        if kwargs:
+            return self._slow(*args, **kwargs)
+        # Shapes and dtypes of tensors, nothing of floats, types and values of the rest. Only plain tensors enter the table.
+        parts: list[Any] = []
+        for a in args:
+            kind = type(a)
+            if kind is Tensor or kind is _Parameter:
+                parts += (a.shape, a.dtype, a.is_cuda)
+            elif kind is float:
+                parts.append(float)
+            elif isinstance(a, Tensor):
+                return self._slow(*args)
+            else:
+                parts += (kind, a)
+        key = tuple(parts)
+        try:
+            entry = self._fast.get(key)
+        except TypeError:  # a list or a dict
+            return self._slow(*args)
+        return self._slow(*args, key=key) if entry is None else entry(*args)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    # ---- finding a graph ----
+
+    def _slow(self, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        tensors = [a for a in leaves if isinstance(a, Tensor)]
+        if not tensors or any(s == 0 for t in tensors for s in t.shape):
+            note_definition(f"avo_jit::{self.name}", "a tensor is empty, or there is none")
+            return self.fn(*args, **kwargs)
+        graph = self._graph(leaves, spec)
+        plain = all(type(t) in _PLAIN for t in tensors) and len(leaves) == len(args)
+        if key is not None and plain and graph.complete():
+            entry = graph.entry(len(args))
+            if entry is not None:
+                if len(self._fast) >= _MOST_SHAPES:
+                    self._fast.clear()
+                self._fast[key] = entry
+        return graph.run([leaves[i] for i in graph.places])
+
+    def _graph(self, leaves: Sequence[Any], spec: Any) -> _Graph:
+        kinds = tuple(_kind(a) for a in leaves)
+        shapes = [a.shape for a in leaves if isinstance(a, Tensor)]
+        floats = tuple(a for a in leaves if type(a) is float)
+        for graph in self._graphs.get((spec, kinds), ()):
+            if graph.holds(floats, shapes):
+                return graph
+        with self._mutex:
+            for graph in self._graphs.get((spec, kinds), ()):
+                if graph.holds(floats, shapes):  # another thread was faster
+                    return graph
+            with _outside_of_modes():
+                made = self._make(leaves, spec)
+            self._graphs.setdefault((spec, kinds), []).append(made)
+            return made
+
+    def _make(self, leaves: Sequence[Any], spec: Any) -> _Graph:
+        check_may_compile(f"a graph of {self.name}")
+        return _Graph(self, leaves, spec)
+
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Make the graph and the kernels for such arguments, without running anything."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if any(isinstance(a, Tensor) for a in leaves):
+            self._graph(leaves, spec).complete()
+        if self._example is None and not kwargs:
+            self._example = args
+
+    def warmup(self, shapes: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Make and load everything that calls with tensors of these shapes need, by one call of each.
+
+        ``shapes``: for each call the shapes of the tensors, in the order of the arguments. All else is as in the example inputs:
+        dtypes, devices, other arguments, and whether gradients are wanted.
+
+        Raises:
+            ValueError: there are no example inputs, or they have another number of tensors.
+        """
+        if self._example is None:
+            raise ValueError(f"{self.name}.warmup: give example_inputs to compile, or call prepare(...) once")
+        leaves, spec = pytree.tree_flatten((self._example, {}))
+        calls = []
+        for row in shapes:
+            count = sum(isinstance(a, Tensor) for a in leaves)
+            if len(row) != count:
+                raise ValueError(
+                    f"{self.name}.warmup: a call takes {count} tensors, but {len(row)} shapes were given"
+                )
+            given = iter(row)
+            made = [
+                a.new_ones(tuple(next(given))).requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a
+                for a in leaves
+            ]
+            calls.append(pytree.tree_unflatten(made, spec)[0])
+        with batched_kernels():
+            for args in calls:
+                self.prepare(*args)
+        for args in calls:
+            out = [o for o in pytree.tree_leaves(self(*args)) if isinstance(o, Tensor) and o.requires_grad]
+            if out:
+                torch.autograd.grad(
+                    out, [a for a in pytree.tree_leaves(args) if isinstance(a, Tensor) and a.requires_grad],
+                    [torch.ones_like(o) for o in out], allow_unused=True,
+                )  # fmt: skip
+
+    # ---- asking about it ----
+
+    def variants(self) -> list[Variant]:
+        """Every graph made so far, in the order of their making."""
+        return [g.variant for graphs in self._graphs.values() for g in graphs]
+
+    def plan(self) -> str:
+        """Every graph with its steps: operators, and what is left to torch and why."""
+        from .report import plan_text
+
+        return plan_text(self.name, self.variants())
+
+    def verify(self, *args: Any, **kwargs: Any) -> Any:
+        """How far each step is from float64, in eager and in our kernels, by line of the function: an object to print.
+
+        Every tensor that the function makes on its way is a result of the kernels that run here. Gradients are not looked at.
+
+        Raises:
+            ValueError: torch cannot trace the function, or there is nothing to look at.
+        """
+        from .verify import verify
+
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        graph = self._graph(leaves, spec)
+        if not isinstance(graph.composite, Composite):
+            raise ValueError(
+                f"{self.name}.verify: torch does not trace this function: {graph.composite.reasons[0][1]}"
+            )
+        return verify(self.name, graph.composite.captured, [leaves[i] for i in graph.places])
+
+    def source(self, target: str = "cuda") -> str:
+        """The kernels' source, "cuda" or "cpu", of every graph made so far."""
+        from .report import source_text
+
+        return source_text(self.variants(), target)
+
+
+class _Graph:
+    """One captured graph and where its tensors and floats are among the leaves of a call."""
+
+    def __init__(self, owner: CompiledFunction, leaves: Sequence[Any], spec: Any) -> None:
+        from ..generator.partition import RegionStep
+
+        self.owner, self.floats = owner, tuple(a for a in leaves if type(a) is float)
+        self.names = _leaf_names(owner.fn, len(leaves), spec)
+        tensors = [i for i, a in enumerate(leaves) if isinstance(a, Tensor)]
+        floats = [i for i, a in enumerate(leaves) if type(a) is float]
+        self.fixed_floats = False
+        self.out_spec: Any = None
+        self.out_plain: dict[int, Any] = {}
+        try:
+            self.places = [*tensors, *floats]
+            composite = self._composite(leaves, spec)
+            same = not floats or self._same_results(composite, leaves, spec)
+        except CompileError:
+            if not floats:
+                raise
+            same = False
+        if not same:  # such a float is a part of the graph, as an int is
+            self.fixed_floats, self.places = True, tensors
+            composite = self._composite(leaves, spec)
+        self.composite = composite
+        self.regions: list[RegionStep] = [s for s in composite.steps if isinstance(s, RegionStep)]
+        self._ready = False
+        self._device = leaves[tensors[0]].device.type
+        words = composite.conditions([self.names[i] for i in tensors])
+        operators = tuple(s.record.name for s in self.regions)
+        self.variant = Variant(
+            _signature(leaves, self.names, self.fixed_floats), tuple(words), operators, composite
+        )
+
+    def _composite(self, leaves: Sequence[Any], spec: Any) -> Composite | Eager:
+        from ..generator.capture import UntraceableError, capture
+        from ..generator.partition import partition
+        from ..generator.trace import TraceError
+
+        fixed = list(leaves)
+
+        def flat(*given: Any) -> list[Any]:
+            for i, value in zip(self.places, given, strict=True):
+                fixed[i] = value
+            args, kwargs = pytree.tree_unflatten(fixed, spec)
+            out, self.out_spec = pytree.tree_flatten(self.owner.fn(*args, **kwargs))
+            self.out_plain = {i: o for i, o in enumerate(out) if not isinstance(o, Tensor)}
+            return [o for o in out if isinstance(o, Tensor)]
+
+        given = [leaves[i] for i in self.places]
+        names = [self.names[i] for i in self.places]
+        try:
+            captured = capture(
+                flat,
+                [a for a in given if isinstance(a, Tensor)],
+                [a for a in given if not isinstance(a, Tensor)],
+                names,
+            )
+        except UntraceableError as error:
+            if not any(type(a) is float for a in given):
+                args, kwargs = pytree.tree_unflatten(list(leaves), spec)
+                with torch.no_grad():
+                    self.owner.fn(
+                        *args, **kwargs
+                    )  # raises what it raises by itself: for shapes that do not fit, say
+                text = f"avo_ops: {self.owner.name} runs by plain torch operations:\n  {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+                return Eager(flat, self.owner.name, str(error).splitlines()[-1].strip())
+            raise CompileError(str(error)) from None
+        except TraceError as error:
+            raise CompileError(f"{self.owner.name} cannot be compiled:\n  {error}") from None
+        apart: dict[Any, str] = {}
+        while True:
+            steps = partition(captured, names, self.owner.name, apart)
+            failed = register(steps)
+            if not failed:
+                return Composite(captured, steps, self.owner.name)
+            apart |= failed
+
+    def _same_results(self, composite: Composite | Eager, leaves: Sequence[Any], spec: Any) -> bool:
+        """Whether the dtypes of the results are those with Python's floats."""
+        out = pytree.tree_leaves(self._imagined(leaves, spec))
+        return isinstance(composite, Composite) and composite.result_dtypes() == [
+            o.dtype for o in out if isinstance(o, Tensor)
+        ]
+
+    def _imagined(self, leaves: Sequence[Any], spec: Any) -> Any:
+        """The function's results for tensors that have no values."""
+        from torch._subclasses import FakeTensorMode
+
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fakes = [
+                torch.empty_like(a, memory_format=torch.contiguous_format) if isinstance(a, Tensor) else a
+                for a in leaves
+            ]
+            args, kwargs = pytree.tree_unflatten(fakes, spec)
+            return self.owner.fn(*args, **kwargs)
+
+    def holds(self, floats: tuple[float, ...], shapes: Sequence[Any]) -> bool:
+        return (not self.fixed_floats or self.floats == floats) and self.composite.holds(shapes)
+
+    def complete(self) -> bool:
+        """Load the kernels for the CPU if calls will go there; whether nothing is left to load."""
+        if not self._ready:
+            native = native_library.runtime()
+            if native is not None and self._device == "cpu":
+                if native.emulated is not None:
+                    return False
+                load_cpu_kernels([s.record.name for s in self.regions])
+            self._ready = True
+        return True
+
+    def entry(self, count: int) -> Callable[..., Any] | None:
+        """What serves further calls with ``count`` positional arguments without a structure; None if nothing does."""
+        if self.fixed_floats:
+            return None
+        direct, places = self.composite.direct, list(self.places)
+        if direct is not None and not self.out_plain and self.out_spec.is_leaf():
+            if places == list(range(count)):
+                return direct
+            return lambda *args: direct(*[args[i] for i in places])
+        composite, finish = self.composite, self._finish
+        return lambda *args: finish(composite([args[i] for i in places]))
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        self.complete()
+        return self._finish(self.composite(leaves))
+
+    def _finish(self, out: list[Any]) -> Any:
+        """The results in the structure that the function returns."""
+        if self.out_plain:
+            rest = iter(out)
+            count = len(out) + len(self.out_plain)
+            out = [self.out_plain[i] if i in self.out_plain else next(rest) for i in range(count)]
+        return out[0] if self.out_spec.is_leaf() else pytree.tree_unflatten(out, self.out_spec)
+
+
+# ---- operators and kernels ----
+
+_generated: dict[str, Any] = {}  # GeneratedOperator by name
+_double: dict[str, bool] = {}  # whether an operator's math is in float64
+_loaded: set[str] = set()  # operators whose CPU kernels are loaded
+_batches: list[list[str]] = []
+_kernels_mutex = threading.Lock()
+
+
+def register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
+    """Generate and register the operators of regions; the nodes for which that failed, and why."""
+    from ..generator.partition import RegionStep
+    from ..generator.pipeline import generate_operator
+    from ..generator.trace import TraceError
+
+    failed: dict[Any, str] = {}
+    for step in steps:
+        if not isinstance(step, RegionStep) or step.record.name in _generated:
+            continue
+        problem: Exception | None = None
+        for differentiate in (True, False) if gradients else (False,):
+            try:
+                made = generate_operator(step.record, differentiate)
+                break
+            except TraceError as error:
+                problem = error
+        else:
+            failed |= dict.fromkeys(step.nodes, str(problem).splitlines()[-1].strip())
+            continue
+        records = made.families_on_demand()
+        add_families(made.families, records)
+        register_dynamic(step.record, made.operator, records)
+        _double[step.record.name] = step.double
+        _generated[step.record.name] = made
+    return failed
+
+
+def generated(name: str) -> Any:
+    """The GeneratedOperator of an operator that was registered here."""
+    return _generated[name]
+
+
+@lru_cache(maxsize=1)
+def _host_compiler() -> bool:
+    """Whether there is a C++ compiler; the one warning if not."""
+    from ..generator import gcc
+
+    try:
+        gcc.version()
+    except gcc.CompilerError as error:
+        warnings.warn(
+            f"avo_ops: compiled functions on the CPU run by plain torch operations: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _cpu_store() -> KernelStore:
+    return KernelStore(None, default_cache_folder(), CpuCompiler(), suffix=".so")
+
+
+def cpu_unit(names: Sequence[str]) -> str:
+    """The source of the CPU kernels of some operators."""
+    from ..generator import emit_cpu
+
+    parts = []
+    for name in names:
+        types = ("double",) if _double[name] else ("float",)
+        parts.append(emit_cpu.translation_unit(name, _generated[name].cpu, types))
+    return "\n".join([*parts, emit_cpu.index_unit(names)])
+
+
+@contextlib.contextmanager
+def batched_kernels() -> Iterator[None]:
+    """Within it graphs are made without their CPU kernels, which one call of the compiler then makes for all of them."""
+    names: list[str] = []
+    _batches.append(names)
+    try:
+        yield
+    finally:
+        _batches.remove(names)
+        load_cpu_kernels(names)
+
+
+def load_cpu_kernels(names: Sequence[str]) -> None:
+    """Compile, or find in the cache, the CPU kernels of some operators in one library, and load it.
+
+    Without a compiler nothing is loaded, after one warning: the definitions run.
+    """
+    native = native_library.runtime()
+    if _batches:
+        _batches[-1].extend(names)
+        return
+    with _kernels_mutex:
+        todo = sorted({n for n in names if n not in _loaded and n in _generated})
+        if native is None or not todo or not _host_compiler():
+            return
+        digest = hashlib.sha256("\0".join(todo).encode()).hexdigest()[:8]
+        unit = f"{todo[0]}_{digest}" if len(todo) > 1 else todo[0]
+        add_cpu_unit(unit, cpu_unit(todo), native.cpu_isa())
+        path = _cpu_store().resolve(unit, 0)
+        if path is not None:
+            native.load_cpu_kernels(Path(path))
+        _loaded.update(todo)
+
+
+# ---- small things ----
+
+
+@contextlib.contextmanager
+def _outside_of_modes() -> Iterator[None]:
+    """Tracing is the same whatever modes and transforms the call that needs it is under."""
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with (
+        _disable_current_modes(),
+        temporarily_clear_interpreter_stack(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch._C._DisableAutocast(),
+    ):
+        yield
+
+
+def _kind(leaf: Any) -> Any:
+    """What of an argument decides which graphs may serve it."""
+    if isinstance(leaf, Tensor):
+        ones = tuple(isinstance(s, int) and s == 1 for s in leaf.shape)
+        return leaf.dtype, str(leaf.device.type), ones
+    return float if type(leaf) is float else (type(leaf), leaf)
+
+
+def _leaf_names(fn: Callable[..., Any], count: int, spec: Any) -> list[str]:
+    """The names of the parameters that the leaves of a call belong to, numbered where there are several."""
+    args, kwargs = pytree.tree_unflatten(list(range(count)), spec)
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {**{f"a{i}": a for i, a in enumerate(args)}, **kwargs}
+    names = [f"a{i}" for i in range(count)]
+    for parameter, value in bound.items():
+        found = pytree.tree_leaves(value)
+        for j, i in enumerate(found):
+            names[i] = parameter if len(found) == 1 else f"{parameter}_{j}"
+    return names
+
+
+def _signature(leaves: Sequence[Any], names: Sequence[str], fixed_floats: bool) -> str:
+    letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ" * 8)
+    parts = []
+    for leaf, name in zip(leaves, names, strict=True):
+        if isinstance(leaf, Tensor):
+            sizes = ", ".join("1" if isinstance(s, int) and s == 1 else next(letters) for s in leaf.shape)
+            parts.append(f"{name}: {str(leaf.dtype).removeprefix('torch.')}[{sizes}]")
+        elif type(leaf) is float and not fixed_floats:
+            parts.append(f"{name}: float")
+        else:
+            parts.append(f"{name}={leaf!r}")
+    return ", ".join(parts)

@@ -1,0 +1,542 @@
+"""``avo_ops.compile``: a corpus of functions against eager in float64, graphs and their conditions, semantics, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from compile_corpus import CORPUS, Kind
+
+import avo_ops
+from avo_ops.jit.composite import Composite
+from avo_ops.jit.function import batched_kernels
+from avo_ops.registry import native_library
+from avo_ops.testing import emulate
+
+if native_library.runtime() is None:
+    pytest.skip("the package is not built", allow_module_level=True)
+
+Tensor = torch.Tensor
+CHUNK = 14
+CHUNKS = [list(CORPUS)[i : i + CHUNK] for i in range(0, len(CORPUS), CHUNK)]
+# Of values about 1 after some ten operations; a bfloat16 result is rounded once, and eager rounds at each step.
+BOUNDS = {torch.float32: (2e-5, 2e-5), torch.float64: (1e-12, 1e-12), torch.bfloat16: (0.02, 0.02)}
+
+
+def make(shape: Any, dtype: torch.dtype, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    if isinstance(shape, Kind):
+        if shape.kind == "bool":
+            return torch.rand(shape.shape, generator=generator) > 0.5
+        if shape.kind == "int":
+            return torch.randint(0, 20, shape.shape, generator=generator)
+        return (torch.rand(shape.shape, generator=generator, dtype=torch.float64) + 0.5).to(dtype)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def inputs_of(name: str, row: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
+    return [make(shape, dtype, zlib.crc32(f"{name}{i}".encode())) for i, shape in enumerate(row)]
+
+
+def leaves(value: Any) -> list[Any]:
+    return pytree.tree_leaves(value)
+
+
+def check(
+    fn: Callable[..., Any], compiled: Callable[..., Any], inputs: Sequence[Any], gradients: bool = True
+) -> None:
+    """Values, dtypes and shapes as eager's, and values and gradients near those of float64."""
+    tensors = [a for a in inputs if isinstance(a, Tensor)]
+    dtype = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+    rtol, atol = BOUNDS[dtype]
+
+    def fresh(wide: bool) -> list[Any]:
+        out = []
+        for a in inputs:
+            if isinstance(a, Tensor) and a.is_floating_point():
+                a = (a.double() if wide else a.clone()).detach().as_strided(a.shape, a.clone().stride())
+                a = (a.double() if wide else a).requires_grad_(gradients)
+            out.append(a)
+        return out
+
+    own, wide = fresh(False), fresh(True)
+    eager, found, exact = leaves(fn(*own)), leaves(compiled(*own)), leaves(fn(*wide))
+    assert [(o.shape, o.dtype, o.requires_grad) for o in found] == [
+        (o.shape, o.dtype, o.requires_grad) for o in eager
+    ]
+    for a, b in zip(found, exact, strict=True):
+        torch.testing.assert_close(a.double(), b.double(), rtol=rtol, atol=atol)
+    used = [i for i, o in enumerate(found) if o.requires_grad]
+    if not used:
+        return
+    seeds = [make(exact[i].shape, torch.float64, i) for i in used]
+    sources = [[a for a in side if isinstance(a, Tensor) and a.requires_grad] for side in (own, wide)]
+    one = torch.autograd.grad(
+        [found[i] for i in used], sources[0], [s.to(found[i].dtype) for s, i in zip(seeds, used, strict=True)],
+        allow_unused=True, materialize_grads=True,
+    )  # fmt: skip
+    two = torch.autograd.grad(
+        [exact[i] for i in used], sources[1], seeds, allow_unused=True, materialize_grads=True
+    )
+    for a, b, source in zip(one, two, sources[0], strict=True):
+        assert a.dtype == source.dtype
+        assert a.shape == source.shape
+        torch.testing.assert_close(a.double(), b, rtol=10 * rtol, atol=10 * atol)
+
+
+def cases(names: Sequence[str], dtypes: Sequence[torch.dtype]) -> list[tuple[str, Any, list[Tensor]]]:
+    """Every function at all its shapes in the first dtype, and at the first shape in the others; kernels made in one go."""
+    made = []
+    with batched_kernels():
+        for name in names:
+            compiled = avo_ops.compile(CORPUS[name].fn, name=name)
+            for i, row in enumerate(CORPUS[name].shapes):
+                for dtype in dtypes if i == 0 else dtypes[:1]:
+                    made.append((name, compiled, inputs_of(name, row, dtype)))
+                    compiled.prepare(*made[-1][2])
+    return made
+
+
+@pytest.mark.parametrize("names", CHUNKS, ids=lambda names: names[0])
+def test_corpus(names: list[str]) -> None:
+    for name, compiled, inputs in cases(names, (torch.float32, torch.bfloat16)):
+        function = CORPUS[name]
+        check(function.fn, compiled, inputs, function.gradients)
+        left = compiled.variants()[0].composite.reasons
+        assert bool(left) == function.torch_parts, (name, left)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", CHUNKS, ids=lambda names: names[0])
+def test_corpus_in_float64(names: list[str]) -> None:
+    for name, compiled, inputs in cases(names, (torch.float64,)):
+        check(CORPUS[name].fn, compiled, inputs, CORPUS[name].gradients)
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "swiglu", "outer_product"])
+def test_corpus_in_the_emulator(name: str) -> None:
+    compiled = avo_ops.compile(CORPUS[name].fn, name=name)
+    avo_ops.reset_stats()
+    with emulate(sms=3):
+        check(CORPUS[name].fn, compiled, inputs_of(name, CORPUS[name].shapes[0], torch.float32))
+    ran = [k for k in avo_ops.stats() if k.startswith("avo_jit::")]
+    assert ran
+    assert all(" / cuda/" in k or k.endswith(("copy", "cast")) for k in ran)
+
+
+# ---- graphs and conditions ----
+
+
+def scale(x: Tensor, w: Tensor, eps: float = 1e-6) -> Tensor:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps) * w
+
+
+@pytest.fixture(scope="module")
+def scaled() -> Any:
+    return avo_ops.compile(scale, example_inputs=(torch.randn(4, 4), torch.randn(4)))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((4, 4), (4,)), ((5, 3), (3,)), ((3, 5), (5,)), ((7, 1), (1,)), ((1, 7), (7,)), ((2, 3, 4), (4,)), ((6,), (6,)),
+     ((4, 4), (4, 4)), ((4, 4), (4, 1)), ((4, 4), ()), ((1, 4), (4, 1)), ((2, 1, 4), (3, 1)), ((1, 1), (1, 1))],
+    ids=str,
+)  # fmt: skip
+def test_any_shape_after_a_square_example(scaled: Any, shapes: Any) -> None:
+    check(scale, scaled, [make(s, torch.float32, 7 + i) for i, s in enumerate(shapes)])
+
+
+def test_one_graph_serves_all_sizes() -> None:
+    f = avo_ops.compile(scale, example_inputs=(torch.randn(4, 4), torch.randn(4)))
+    for rows, columns in itertools.product((2, 4, 9), (2, 4, 33)):
+        f(torch.randn(rows, columns), torch.randn(columns))
+    assert len(f.variants()) == 1
+    assert str(f.variants()[0]).startswith(
+        "x: float32[A, B], w: float32[C] where w.shape[0] == x.shape[1]: scale_"
+    )
+    f(torch.randn(1, 4), torch.randn(4))
+    f(torch.randn(4, 4).double(), torch.randn(4).double())
+    assert len(f.variants()) == 3
+
+
+def test_an_equality_that_the_trace_needed_is_a_condition() -> None:
+    def plus(x: Tensor, y: Tensor) -> Tensor:
+        return x.sum(0) + y
+
+    f = avo_ops.compile(plus)
+    check(plus, f, [torch.randn(5, 5), torch.randn(5)])
+    with pytest.raises(RuntimeError, match="size of tensor a"):
+        f(torch.randn(5, 6), torch.randn(5))
+
+    def half(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > 4 else x - 1
+
+    g = avo_ops.compile(half)
+    for rows in (3, 8, 4, 5):
+        check(half, g, [torch.randn(rows, 3)])
+    assert len(g.variants()) == 2
+
+
+def test_float_arguments_make_no_graphs_and_ints_do() -> None:
+    def f(x: Tensor, t: float, n: int, mode: str = "a", flag: Any = None) -> Tensor:
+        y = x / t + n
+        return y if mode == "a" and flag is None else -y
+
+    compiled = avo_ops.compile(f)
+    x = torch.randn(4, 5)
+    for t in (0.5, 2.0, math.inf):
+        torch.testing.assert_close(compiled(x, t, 3), f(x, t, 3))
+    assert len(compiled.variants()) == 1
+    torch.testing.assert_close(compiled(x, 0.5, 4), f(x, 0.5, 4))
+    torch.testing.assert_close(compiled(x, n=3, t=0.5, mode="b"), f(x, 0.5, 3, "b"))
+    torch.testing.assert_close(compiled(x, 0.5, 3, flag=True), -f(x, 0.5, 3))
+    assert len(compiled.variants()) == 4
+
+
+def test_a_float_that_must_be_a_number_is_part_of_the_graph() -> None:
+    def f(x: Tensor, p: float) -> Tensor:
+        return x * math.sqrt(p) if p > 1 else F.leaky_relu(x, p)
+
+    compiled = avo_ops.compile(f)
+    for p in (0.1, 4.0, 0.3, 4.0):
+        check(f, compiled, [torch.randn(4, 5), p])
+    assert len(compiled.variants()) == 3
+
+
+def test_structures_in_and_out() -> None:
+    def f(pair: tuple[Tensor, dict[str, Tensor]], scale: float = 2.0) -> dict[str, Any]:
+        x, more = pair
+        return {"y": x * more["w"], "rest": [more["w"] * scale, None, 3]}
+
+    x, w = torch.randn(3, 4), torch.randn(4)
+    out = avo_ops.compile(f)((x, {"w": w}))
+    assert out["rest"][1:] == [None, 3]
+    torch.testing.assert_close(out["y"], x * w)
+    torch.testing.assert_close(out["rest"][0], w * 2)
+
+
+def test_strides_and_views_of_any_kind() -> None:
+    f = avo_ops.compile(scale)
+    x = torch.randn(8, 6, 10)
+    for view in (
+        x.transpose(0, 1),
+        x[:, ::2],
+        x[..., ::3],
+        x.permute(2, 0, 1),
+        x[:1].expand(4, 6, 10),
+        x.as_strided((3, 4), (1, 1)),
+    ):
+        check(scale, f, [view, torch.randn(2 * view.shape[-1])[::2]])
+
+
+def test_empty_tensors() -> None:
+    f = avo_ops.compile(scale)
+    for shape in ((0, 4), (3, 0)):
+        assert f(torch.randn(shape), torch.randn(shape[-1])).shape == shape
+
+
+# ---- semantics ----
+
+
+def test_special_values_and_promotion() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where(x > 0, x, torch.maximum(x * y, -x)) + torch.sign(x)
+
+    values = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1e-42, 3.0])
+    x, y = values[:, None].expand(7, 7).contiguous(), values[None].expand(7, 7).contiguous()
+    torch.testing.assert_close(avo_ops.compile(f)(x, y), f(x, y), equal_nan=True)
+    for a, b in itertools.product((torch.float32, torch.bfloat16, torch.float16, torch.float64), repeat=2):
+        left, right = torch.randn(3, 4, dtype=a), torch.randn(4, dtype=b)
+        assert avo_ops.compile(lambda x, y: x + y)(left, right).dtype == (left + right).dtype
+
+
+def test_casts_of_the_author_are_kept_and_torchs_are_not() -> None:
+    def rounded(x: Tensor) -> Tensor:
+        return (x * 1.001).to(torch.bfloat16).float() * 3
+
+    x = torch.randn(4, 40)
+    torch.testing.assert_close(avo_ops.compile(rounded)(x), rounded(x), rtol=0, atol=0)
+    # Eager's softmax rounds to bfloat16 before the product; the kernel does not.
+    y = torch.randn(4, 40).bfloat16()
+    found = avo_ops.compile(lambda x: torch.softmax(x, -1) * 1.01)(y)
+    exact = torch.softmax(y.double(), -1) * 1.01
+    assert ((found.double() - exact).abs() <= exact * 2.0**-8).all()
+
+
+def test_gradients_end_where_the_author_says() -> None:
+    def f(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            m = x.amax(-1, keepdim=True)
+        return (x - m) * x.detach()
+
+    check(f, avo_ops.compile(f), [torch.randn(4, 5)])
+
+
+def test_closures_over_tensors_are_read_at_each_call() -> None:
+    w = torch.randn(5, requires_grad=True)
+    f = avo_ops.compile(lambda x: x * w)
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(f(x), x * w)
+    with torch.no_grad():
+        w.mul_(2)
+    torch.testing.assert_close(f(x), x * w)
+    torch.testing.assert_close(torch.autograd.grad(f(x).sum(), w)[0], x.sum(0))
+
+
+def test_higher_derivatives_and_transforms(scaled: Any) -> None:
+    x, w = (
+        torch.randn(3, 4, dtype=torch.float64, requires_grad=True),
+        torch.rand(4, dtype=torch.float64, requires_grad=True),
+    )
+    assert torch.autograd.gradcheck(scaled, (x, w), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(scaled, (x, w))
+    torch.testing.assert_close(
+        torch.func.jacrev(scaled)(x.detach(), w.detach()), torch.func.jacrev(scale)(x.detach(), w.detach())
+    )
+    many = torch.randn(5, 3, 4)
+    torch.testing.assert_close(
+        torch.vmap(scaled, (0, None))(many, w.float()), torch.vmap(scale, (0, None))(many, w.float())
+    )
+    fresh = avo_ops.compile(lambda x: x.amax(-1).mean(0))  # its first call is under the transform
+    torch.testing.assert_close(torch.vmap(fresh)(many), many.amax(-1).mean(-1))
+
+
+def test_checkpoint_and_autocast(scaled: Any) -> None:
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4)
+    out = torch.utils.checkpoint.checkpoint(scaled, x, w, use_reentrant=False)
+    torch.testing.assert_close(torch.autograd.grad(out.sum(), x), torch.autograd.grad(scale(x, w).sum(), x))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert scaled(x, w).dtype == scale(x, w).dtype
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_torch_compile_takes_it_whole(scaled: Any, dynamic: bool) -> None:
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        return scaled(x * 2, w).sin()
+
+    fast = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for rows in (3, 6, 9):
+        x, w = torch.randn(rows, 4, requires_grad=True), torch.randn(4)
+        torch.testing.assert_close(fast(x, w), model(x, w))
+        torch.testing.assert_close(
+            torch.autograd.grad(fast(x, w).sum(), x), torch.autograd.grad(model(x, w).sum(), x)
+        )
+    new = avo_ops.compile(lambda x: (x.mean(0), x * 2))
+    a, b = torch.compile(lambda x: new(x + 1), fullgraph=True, backend="aot_eager", dynamic=dynamic)(
+        many := torch.randn(4, 5)
+    )
+    torch.testing.assert_close((a, b), ((many + 1).mean(0), (many + 1) * 2))
+
+
+def test_it_is_a_registered_operator(scaled: Any) -> None:
+    (name,) = scaled.variants()[0].operators
+    torch.library.opcheck(
+        getattr(torch.ops.avo_jit, name).default,
+        (torch.randn(3, 4, requires_grad=True), torch.randn(4, requires_grad=True)),
+    )
+
+
+def test_methods_and_decorators() -> None:
+    class Model:
+        scale = 3.0
+
+        @avo_ops.compile
+        def run(self, x: Tensor) -> Tensor:
+            return x * 3.0
+
+    @avo_ops.compile(name="twice")
+    def double(x: Tensor) -> Tensor:
+        """Twice."""
+        return x * 2
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(double(x), x * 2)
+    assert double.__doc__ == "Twice."
+    assert double.variants()[0].operators[0].startswith("twice_")
+    torch.testing.assert_close(Model().run(x), x * 3)
+
+
+# ---- what is left to torch, and what is refused ----
+
+
+def test_several_regions_are_several_kernels() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x - x.mean(0)
+        return y / (y * y).mean(1, keepdim=True).sqrt()
+
+    compiled = avo_ops.compile(f)
+    avo_ops.reset_stats()
+    check(f, compiled, [torch.randn(6, 7)])
+    assert len(compiled.variants()[0].operators) == 2
+    assert not any(k.endswith("definition") for k in avo_ops.stats())
+    assert "torch   " not in compiled.plan()
+
+
+def test_what_has_no_kernel_is_said_counted_and_refused_in_strict_mode() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.exp(x).cumsum(-1) * 2
+
+    compiled = avo_ops.compile(f)
+    avo_ops.reset_stats()
+    check(f, compiled, [torch.randn(4, 5)])
+    assert avo_ops.stats()["avo_jit::f / definition"] == 1
+    (line,) = [line for line in compiled.plan().splitlines() if line.startswith("    torch")]
+    assert line.startswith(f"    torch   aten.cumsum.default ({__file__}:")
+    assert line.endswith("aten.cumsum.default has no place in a kernel yet")
+    with (
+        avo_ops.strict(),
+        pytest.raises(RuntimeError, match=r"^f: strict mode: torch would run a part of it.*cumsum"),
+    ):
+        compiled(torch.randn(4, 5))
+
+
+def test_what_torch_cannot_trace_runs_as_it_is_after_one_warning() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.from_numpy(x.detach().numpy() * 2)
+
+    compiled = avo_ops.compile(f)
+    x = torch.randn(3, 4)
+    with pytest.warns(
+        RuntimeWarning, match=r"f runs by plain torch operations:\n  .*test_compile.py:\d+\n +return torch"
+    ):
+        torch.testing.assert_close(compiled(x), x * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(compiled(x + 1), (x + 1) * 2)
+    assert "torch   the whole function" in compiled.plan()
+    with avo_ops.strict(), pytest.raises(RuntimeError, match="strict mode"):
+        compiled(x)
+
+
+def test_plan_and_source(scaled: Any) -> None:
+    assert "kernel  scale_" in scaled.plan()
+    assert "rsqrt" in scaled.plan()
+    assert "m_rsqrt" in scaled.source("cpu")
+    assert "__global__" in scaled.source("cuda")
+    with pytest.raises(ValueError, match="'cuda' or 'cpu'"):
+        scaled.source("tpu")
+
+
+NO_VALUES = "a Python number or a decision depends on the values of a tensor: keep it a tensor, and use torch.where instead of if"
+
+
+def everything_wrong(x: Tensor, w: Tensor) -> Tensor:
+    y = x @ w
+    x.add_(1)
+    z = F.conv1d(y[None], w[None])
+    if y.sum() > 0:
+        return y
+    return z
+
+
+def data_dependent_shape(x: Tensor) -> Tensor:
+    return x[x > 0].sum()
+
+
+def as_a_number(x: Tensor) -> Tensor:
+    return x * x.sum().item()
+
+
+def lines_of(error: BaseException) -> str:
+    first = everything_wrong.__code__.co_firstlineno
+    text = str(error).replace(__file__, "FILE")
+    for line in range(first, first + 30):
+        text = text.replace(f"FILE:{line}\n", f"FILE:+{line - first}\n")
+    return text
+
+
+def test_refusals_name_every_line_the_reason_and_the_rewrite() -> None:
+    with pytest.raises(avo_ops.CompileError) as caught:
+        avo_ops.compile(everything_wrong, example_inputs=(torch.randn(4, 4), torch.randn(4, 4)))
+    product = "a matrix product has no place in these kernels: call it outside, and compile what comes before and after it"
+    assert lines_of(caught.value) == "\n".join(
+        [
+            "everything_wrong cannot be compiled:",
+            "  FILE:+1", "      y = x @ w", f"    {product}",
+            "  FILE:+2", "      x.add_(1)",
+            "    the argument x is modified in place, and a compiled function never writes to its arguments: compute a new tensor "
+            "and return it",
+            "  FILE:+3", "      z = F.conv1d(y[None], w[None])",
+            f"    {product.replace('matrix product', 'convolution')}",
+            "  FILE:+4", "      if y.sum() > 0:",
+            f"    {NO_VALUES}",
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fn", "line", "reason"),
+    [(data_dependent_shape, 1, "a shape depends on the values of a tensor: use torch.where, which keeps the shape"),
+     (as_a_number, 1, NO_VALUES)],
+)  # fmt: skip
+def test_refusals_of_one_line(fn: Any, line: int, reason: str) -> None:
+    with pytest.raises(avo_ops.CompileError) as caught:
+        avo_ops.compile(fn)(torch.randn(3, 4))
+    first, place, text, why = str(caught.value).splitlines()
+    assert first == f"{fn.__name__} cannot be compiled:"
+    assert place == f"  {__file__}:{fn.__code__.co_firstlineno + line}"
+    assert text.strip().startswith("return ")
+    assert why.strip() == reason
+
+
+def cancelling(x: Tensor) -> Tensor:
+    big = x + 1e4
+    small = big - 1e4
+    return small * 2
+
+
+def test_verify_shows_each_line_and_where_ours_departs(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = avo_ops.compile(cancelling)
+    found = f.verify(torch.randn(4, 50))
+    assert [line.text for line in found.lines] == ["big = x + 1e4", "small = big - 1e4", "return small * 2"]
+    assert found.lines[0].ours.ulp <= 0.5
+    assert found.lines[1].eager.absolute > 1e-4  # what the addition lost, in eager and in ours
+    assert found.lines[1].ours == found.lines[1].eager
+    assert found.departure is None
+    assert "no line departs from eager" in str(found)
+    # A kernel that is wrong from the second line on.
+    real = Composite.__call__
+    monkeypatch.setattr(
+        Composite,
+        "__call__",
+        lambda self, leaves: [y * (1 + (i > 0) * 0.5) for i, y in enumerate(real(self, leaves))],
+    )
+    wrong = f.verify(torch.randn(4, 50))
+    assert wrong.departure is wrong.lines[1]
+    assert f"first departure: {__file__}:" in str(wrong)
+    monkeypatch.undo()
+    mean = avo_ops.compile(lambda x: (x - x.mean()).abs().amax(0))
+    assert mean.verify(torch.randn(4, 50).bfloat16()).departure is None
+
+
+def test_freeze_refuses_new_graphs_and_keeps_the_old() -> None:
+    f = avo_ops.compile(scale, example_inputs=(torch.randn(4, 4), torch.randn(4)))
+    x, w = torch.randn(8, 6), torch.randn(6)
+    f.warmup([((8, 6), (6,)), ((2, 8, 6), (6,))])
+    avo_ops.freeze()
+    try:
+        torch.testing.assert_close(f(x, w), scale(x, w))
+        f(torch.randn(2, 3, 6), w)
+        with pytest.raises(
+            RuntimeError, match=r"a graph of scale would have to be compiled, but avo_ops\.freeze"
+        ):
+            f(torch.randn(1, 6), w)
+    finally:
+        avo_ops.freeze(False)
+    f(torch.randn(1, 6), w)
+
+
+def test_warmup_says_what_it_needs() -> None:
+    with pytest.raises(ValueError, match="example_inputs"):
+        avo_ops.compile(scale).warmup([((4, 4), (4,))])
+    f = avo_ops.compile(scale, example_inputs=(torch.randn(4, 4), torch.randn(4)))
+    with pytest.raises(ValueError, match="takes 2 tensors, but 1 shapes"):
+        f.warmup([((4, 4),)])
