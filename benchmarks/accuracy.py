@@ -223,7 +223,9 @@ def measure(
             if len(value) == 2:
                 x = RANGES[range_name](x, generator)
                 if range_name == "every magnitude" and record.columns.rule == "trailing":
-                    x = x.sign() * x.abs().sqrt() * 0.1  # a norm squares, and adds up; beyond, its rows vanish
+                    x = (
+                        x.sign() * x.abs().sqrt() * 0.1
+                    )  # a norm squares, and adds up; beyond, its rows vanish
             value = x.to(dtype).to(device)
         arguments[key] = value
     wide = {k: v.double() if isinstance(v, Tensor) else v for k, v in arguments.items()}

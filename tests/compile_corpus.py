@@ -73,10 +73,15 @@ def add(shapes: Any, torch_parts: bool = False, gradients: bool = True) -> Calla
 # ---- activations ----
 
 for _name in (
-    "relu", "gelu", "silu", "elu", "celu", "selu", "leaky_relu", "softplus", "mish", "hardswish", "hardsigmoid", "hardtanh",
+    "relu", "gelu", "silu", "elu", "celu", "selu", "leaky_relu", "softplus", "mish", "hardswish", "hardtanh",
     "logsigmoid", "softsign", "tanhshrink", "relu6", "sigmoid", "tanh",
 ):  # fmt: skip
     CORPUS[_name] = Function(getattr(F, _name), ONE)
+
+
+@add(ONE)
+def hardsigmoid(x):  # torch's own divides float64 by a float32 6
+    return F.relu6(x + 3) / 6
 
 
 @add(ONE)

@@ -247,7 +247,9 @@ def test_float_errors(driver: Driver, name: str) -> None:
         if implementation not in driver.implementations:
             continue
         limit = {"base": base, "Fine": device, "Coarse": coarse, "Rough": rough}.get(implementation, fma)
-        flushed = implementation in ACCURACIES and name in (FLUSHED - FLUSHED_COARSE if implementation == "Fine" else FLUSHED)
+        flushed = implementation in ACCURACIES and name in (
+            FLUSHED - FLUSHED_COARSE if implementation == "Fine" else FLUSHED
+        )
         # Below FLT_MIN a flushed result is off by at most FLT_MIN, which is 2^23 units there.
         tiny = 2.0**23 if flushed else max(limit, 0.5) + 1
         for errors in (found[0][i], found[1][i]):
