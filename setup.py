@@ -179,11 +179,14 @@ def build_libraries() -> list[Path]:
     _write_if_different(folder / "build.ninja", ninja_text(cxx, version.splitlines()[0]))
     jobs = os.environ.get("MAX_JOBS") or str(len(os.sched_getaffinity(0)))
 
+    start = [_ninja(), "-C", str(ROOT), "-f", str(BUILD / "build.ninja")]
+
     def ninja(*names: str) -> bool:
         targets = [str(BUILD / name) for name in names]
-        command = [_ninja(), "-C", str(ROOT), "-f", str(BUILD / "build.ninja"), "-j", jobs, *targets]
-        return subprocess.run(command).returncode == 0
+        return subprocess.run([*start, "-j", jobs, *targets]).returncode == 0
 
+    # Objects whose source is no longer generated.
+    subprocess.run([*start, "-t", "cleandead"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     needed = ("libavo_runtime.so", "libavo_cpu.so")
     if not ninja(*needed):
         raise BuildError("the libraries did not compile")

@@ -222,6 +222,8 @@ def measure(
             x = torch.randn(value, generator=generator, dtype=torch.float64)
             if len(value) == 2:
                 x = RANGES[range_name](x, generator)
+                if range_name == "every magnitude" and record.columns.rule == "trailing":
+                    x = x.sign() * x.abs().sqrt() * 0.1  # a norm squares, and adds up; beyond, its rows vanish
             value = x.to(dtype).to(device)
         arguments[key] = value
     wide = {k: v.double() if isinstance(v, Tensor) else v for k, v in arguments.items()}

@@ -205,7 +205,13 @@ def test_names_of_an_op_are_its_own(op: dict[str, Any]) -> None:
     assert (arg is None) == (rule in ("flat", "last"))
     if arg is not None:
         assert op["args"][arg]["kind"] == {"trailing": "ints", "dim": "int"}[rule]
+    # Kernels see the parts of a packed tensor, and not the whole.
+    packed = {x["name"]: x["parts"] for x in (*op["args"], *op["returns"]) if x.get("parts")}
+    parts = [part for own in packed.values() for part in own]
+    assert len(parts) == len(set(parts)) and not {*parts} & {*args, *returns}
+    returns |= {part for r in returns & set(packed) for part in packed[r]}
     tensors = {name for name, a in args.items() if a["kind"] == "tensor"} | returns | statistics_of(op)
+    tensors, returns = (tensors | {*parts}) - set(packed), returns - set(packed)
     numbers = {name for name, a in args.items() if a["kind"] == "float"}
     for case, steps in cases(op):
         if case["cpu"]:
@@ -386,13 +392,11 @@ def test_units_have_each_kernel_once() -> None:
         assert {line for unit in units for line in unit.lines} == {v["instantiate"] for v in variants}
         assert {u.name for u in units if not u.packaged} == {v["unit"] for v in variants} - {None}
         assert [u.name for u in units if u.packaged] in ([family], [])
-        # float64, and a bias without the weight before it, are not packaged; what models run is.
+        # float64, a bias without the weight before it, and rows that are not whole chunks are not packaged.
         for dtypes, rows in record["variants"].items():
             for v in rows:
-                rare = dtypes.startswith("f64") or family in RARE
                 odd = v["exact"] is None and any(r["exact"] == "chunks" for r in rows)
-                seldom = odd or "f16" in dtypes.split(",") or (v["cluster"] > 1 and "f32" in dtypes.split(","))
-                assert v["unit"] if rare else seldom or v["unit"] is None, v
+                assert v["unit"] or not (odd or dtypes.startswith("f64") or family in RARE), v
 
 
 @pytest.mark.parametrize(

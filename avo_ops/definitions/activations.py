@@ -190,7 +190,8 @@ def mish_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     e = torch.exp(t)
     n = 2.0 * e + e * e
     r = torch.reciprocal(n + 2.0)
-    return {"x": grads["y"] * (r * (n + t * (4.0 * (e * (e + 1.0)) * r)))}
+    slope = r * (n + t * (4.0 * (e * (e + 1.0)) * r))
+    return {"x": torch.where(args["x"] > 20.0, grads["y"], grads["y"] * slope)}
 
 
 def _squared_relu_twin(x: Tensor) -> Tensor:

@@ -323,9 +323,12 @@ def variant(
 ) -> Json:
     """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for any."""
     item = ITEM_SIZE[x]
-    suffix, known = {None: ("", "0"), "chunks": ("_chunks", "avo::kWholeChunks")}.get(
-        exact, (f"_n{exact}", str(exact))
-    )
+    if exact is None:
+        suffix, known = "", "0"
+    elif exact == "chunks":
+        suffix, known = "_chunks", "avo::kWholeChunks"
+    else:
+        suffix, known = f"_n{exact}", str(exact)
     symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}{suffix}"
     arguments = [
         symbol,

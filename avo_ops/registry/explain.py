@@ -55,7 +55,9 @@ class Kernel:
     def __str__(self) -> str:
         if self.grid is None:
             return self.name
-        widths = {None: "any width", "chunks": "rows of whole vectors"}.get(self.width, f"width {self.width}")
+        widths = "any width" if self.width is None else f"width {self.width}"
+        if self.width == "chunks":
+            widths = "rows of whole vectors"
         cluster = f" in clusters of {self.cluster}" if self.cluster > 1 else ""
         return (
             f"{self.name}: grid {' x '.join(map(str, self.grid))}{cluster}, block {self.block}, "

@@ -793,17 +793,18 @@ AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
   for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
     const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad = part.load(grad_row + c);
         const V x = part.load(x_row + c);
+        const V grad = part.load(grad_row + c);
         const V t = m_min(x, V(C(20.0)));
         const V e = m_exp(t);
         const V t1 = m_fma(e, e, e * V(C(2.0)));
         const V r = m_recip(V(C(2.0)) + t1);
-        part.store(grad_x_row + c, grad * (r * m_fma(t, e * (e + V(C(1.0))) * V(C(4.0)) * r, t1)));
+        const V slope = r * m_fma(t, e * (e + V(C(1.0))) * V(C(4.0)) * r, t1);
+        part.store(grad_x_row + c, m_where(m_gt(x, V(C(20.0))), grad, grad * slope));
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }

@@ -7,18 +7,18 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void mish_backward(
-    const X* __restrict__ grad_ptr, const X* __restrict__ x_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
-    Vec<X, V> grad_vec[P];
-    tile.load(grad_vec, grad_ptr);
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);
+    Vec<X, V> grad_vec[P];
+    tile.load(grad_vec, grad_ptr);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       C grad_x_out[V];
@@ -28,7 +28,8 @@ AVO_INLINE void mish_backward(
         const C e = m_exp<A>(t);
         const C t1 = m_fma(e, e, e * C(2.0));
         const C r = m_recip(C(2.0) + t1);
-        grad_x_out[j] = grad_vec[p][j] * (r * m_fma(t, e * (e + C(1.0)) * C(4.0) * r, t1));
+        const C slope = r * m_fma(t, e * (e + C(1.0)) * C(4.0) * r, t1);
+        grad_x_out[j] = m_where(m_gt(x_vec[p][j], C(20.0)), grad_vec[p][j], grad_vec[p][j] * slope);
       }
       tile.store(grad_x_ptr, p, grad_x_out, true);
     }
@@ -43,7 +44,7 @@ AVO_INLINE void mish_backward(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, const avo::X* __restrict__ x_ptr, \
+      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
       avo::X* __restrict__ grad_x_ptr, int64_t N) { \
-    avo::mish_backward<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, x_ptr, grad_x_ptr, N); \
+    avo::mish_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

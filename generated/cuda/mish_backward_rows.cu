@@ -7,7 +7,7 @@ namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void mish_backward_rows(
-    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
     X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
@@ -15,37 +15,37 @@ AVO_INLINE void mish_backward_rows(
   constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     const int64_t step = int64_t(gridDim.x) * R;
     const int64_t first = int64_t(blockIdx.x) * R;
     const int own = int(threadIdx.x) / T; // which of the block's rows
-    const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P]) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
-        tile.load(grad_to, grad_ptr + row * grad_stride);
         tile.load(x_to, x_ptr + row * x_stride);
+        tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
-        clear(grad_to);
         clear(x_to);
+        clear(grad_to);
       }
     };
     // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> grad_next[P];
     Vec<X, V> x_next[P];
-    if constexpr (kAhead) fetch(first + own, grad_next, x_next);
+    Vec<X, V> grad_next[P];
+    if constexpr (kAhead) fetch(first + own, x_next, grad_next);
     for (int64_t base = first; base < M; base += step) {
       const int64_t row = base + own;
       const bool live = row < M;
-      Vec<X, V> grad_vec[P];
       Vec<X, V> x_vec[P];
+      Vec<X, V> grad_vec[P];
       if constexpr (kAhead) {
 #pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
         for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-        fetch(row + step, grad_next, x_next);
+#pragma unroll
+        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+        fetch(row + step, x_next, grad_next);
       } else {
-        fetch(row, grad_vec, x_vec);
+        fetch(row, x_vec, grad_vec);
       }
 #pragma unroll
       for (int p = 0; p < P; ++p) {
@@ -57,7 +57,8 @@ AVO_INLINE void mish_backward_rows(
           const C e = m_exp<A>(t);
           const C t1 = m_fma(e, e, e * C(2.0));
           const C r = m_recip(C(2.0) + t1);
-          grad_x_out[j] = grad_vec[p][j] * (r * m_fma(t, e * (e + C(1.0)) * C(4.0) * r, t1));
+          const C slope = r * m_fma(t, e * (e + C(1.0)) * C(4.0) * r, t1);
+          grad_x_out[j] = m_where(m_gt(x_vec[p][j], C(20.0)), grad_vec[p][j], grad_vec[p][j] * slope);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
@@ -73,7 +74,7 @@ AVO_INLINE void mish_backward_rows(
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
-    avo::mish_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, grad_x_ptr, grad_x_stride, M, N); \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::mish_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -7,7 +7,8 @@
 //   exp, exp_neg_sq, exp_neg_half_sq 1.1 (+2)   sigmoid 3.3 (+3)   tanh 1.7 (+2)   rsqrt 1.1 (+0: refined)
 //   erfc 7 at 0, 3 in the tail (+5)   ndtr 6 (+5)   x_ndtr 6 (+5)
 //   recip, sqrt, division: correctly rounded   others: CUDA's own (1 to 2)
-// Results of exp and its kin, sigmoid, erfc and ndtr below FLT_MIN are flushed to zero; else denormals are kept.
+// Results of exp_neg_sq, exp_neg_half_sq, erfc and ndtr below FLT_MIN are flushed to zero, and those of exp and sigmoid
+// where results have 16 bits; else denormals are kept.
 // Double functions are CUDA's own. With AVO_EMULATOR defined the same source compiles for the host.
 #pragma once
 
@@ -125,13 +126,14 @@ template <class... More> AVO_MATH float avo_horner(float x, float first, More...
 
 // exp(x) = 2^b exp(c), b = x log2(e) rounded, c what the rounding lost (tiny: exp(c) = 1 + c). The upper
 // bound is the first float whose exp overflows: c > 0 there, so that inf + inf c is inf; the lower one keeps
-// inf - inf out of c.
+// inf - inf out of c. What the instruction would flush is computed 2^64 times as large.
 AVO_MATH float m_exp(float x) {
   x = avo_max_nan(avo_min_nan(x, 88.7228394f), -104.0f);
   const float b = x * AVO_LOG2E;
   const float c = fmaf(x, AVO_LOG2E_LOW, fmaf(x, AVO_LOG2E, -b)) * AVO_LN2;
-  const float e = avo_ex2(b);
-  return fmaf(e, c, e);
+  const bool small = b < -125.0f;
+  const float e = avo_ex2(small ? b + 64.0f : b), value = fmaf(e, c, e);
+  return small ? value * 5.42101086e-20f : value;
 }
 
 // exp(-(s + rest)): the same; rest is what was rounded off s.

@@ -196,8 +196,8 @@ std::string describe_cuda(const Plan &plan, const Arguments &args) {
     const Variant &v = *step.use->variant;
     text += join("step ", step.step->family->name, " ", v.symbol, " grid ", step.grid[0], " ", step.grid[1], " ",
                  step.grid[2], " block ", v.block, " cluster ", v.cluster, " shared ", v.smem, " aligned ",
-                 step.aligned, "\nvariant ", v.vec, " ", describe_width(v.exact), misses_aligned(plan, step) ? " unaligned" : "",
-                 "\nparams");
+                 step.aligned, "\nvariant ", v.vec, " ", describe_width(v.exact),
+                 misses_aligned(plan, step) ? " unaligned" : "", "\nparams");
     for (const Param &param : step.step->params) text += " " + describe_param(plan, step, args, param);
     text += "\n";
     if (!step.aligned && unaligned.empty()) unaligned = describe_unaligned(plan, v.vec);
