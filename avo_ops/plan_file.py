@@ -102,7 +102,11 @@ class Families(Mapping[str, Json]):
 
 
 def _family_to(name: str, family: Json, params: list[list[str]], tables: dict[str, int]) -> Json:
-    entry: Json = {"class": family["class"], "sums": family["sums"], "params": " ".join(map(":".join, params))}
+    entry: Json = {
+        "class": family["class"],
+        "sums": family["sums"],
+        "params": " ".join(map(":".join, params)),
+    }
     if family["source"] != f"cuda/{name}.cu":
         entry["source"] = family["source"]
     entry["tables"] = {}

@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 import subprocess
 import sys

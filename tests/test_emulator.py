@@ -23,7 +23,6 @@ import torch
 from catalogue import OTHERS, REPRESENTATIVES
 
 import avo_ops
-from avo_ops import testing
 from avo_ops import plan_file, testing
 from avo_ops.registry import native_library
 from avo_ops.registry.native import CudaTarget, NativeError

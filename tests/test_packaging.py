@@ -188,7 +188,9 @@ def test_without_nvrtc_the_build_warns_and_goes_on(
 
     monkeypatch.setattr(nvrtc, "load", missing)
     monkeypatch.setenv("AVO_OPS_ARCHS", "sm_90")
-    monkeypatch.setattr(setup, "package_module", {"generator.build": build, "generator.nvrtc": nvrtc}.__getitem__)
+    monkeypatch.setattr(
+        setup, "package_module", {"generator.build": build, "generator.nvrtc": nvrtc}.__getitem__
+    )
     assert setup.build_kernels() == []
     assert "warning: no CUDA kernels are built" in capsys.readouterr().out
 

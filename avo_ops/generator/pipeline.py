@@ -154,4 +154,3 @@ def expression_json(graph: Graph) -> Json:
 
 def _family_json(f: Family) -> Json:
     return {"source": f"cuda/{f.template}.cu", "class": f.kind, "sums": f.sums, "variants": f.variants}
-
