@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import torch
 
 from .. import plan_file
@@ -44,6 +49,26 @@ def register_catalogue(compiler: Compiler, emulator_compiler: Compiler) -> None:
     folder = generated_folder()
     if folder is None:
         return
+    with _without_collections():
+        _register(folder, compiler, emulator_compiler)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Holds Python's garbage collector off: all that registration makes lives as long as the process.
+
+    It makes some 25000 objects, which would have all those of torch looked through: 40 of 110 ms.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> None:
     plan = plan_file.load(folder)
     records = {record.name: record for record in CATALOGUE}
     library = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
