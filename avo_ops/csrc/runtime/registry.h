@@ -12,8 +12,8 @@ namespace avo {
 // Throws; then none of the table's operators is known here.
 void register_tables(const char *text);
 
-// Parses the table of operators whose kernels are registered already, by declare_op or by somebody else. Nothing happens
-// if they are known: several threads may make the first call of an operator.
+// Parses the table of operators whose kernels are registered already, by declare_op or by somebody else. Nothing
+// happens if they are known: several threads may make the first call of an operator.
 void add_tables(const char *text);
 
 // Registers the operator "namespace::name" for CPU and CUDA; its table is asked for when it is first called.

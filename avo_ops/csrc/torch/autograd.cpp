@@ -119,7 +119,8 @@ private:
     return one.result && one.index < static_cast<int>(rule_->op->returns);
   }
 
-  // Of two results, one without a gradient is None to the backward op. Of more there are kernels for all gradients only.
+  // Of two results, one without a gradient is None to the backward op. Of more there are kernels for all gradients
+  // only.
   variable_list materialized(variable_list &&gradients) const {
     if (gradients.size() != 2)
       for (size_t i = 0; i < gradients.size(); ++i)
