@@ -168,7 +168,7 @@ def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]
                 call[a.name] = -1
             else:
                 call[a.name] = option if a.name in strings else a.default_value
-        yield (f"{record.name} {option}" if option not in ("", "none") else record.name), call
+        yield (f"{record.name} {option}" if option != options[0] else record.name), call
 
 
 def twin_of(record: OpDef) -> Callable[..., Any]:

@@ -143,9 +143,15 @@ class Workload:
 def _read(op: Any, values: Sequence[Any], tensors: dict[str, Any]) -> dict[str, Any]:
     """Those of ``tensors`` that the case of a call reads."""
     case = op.case(values)
-    wanted = [r.name for r, there in zip(op.returns, case.returned, strict=True) if there]
+    wanted = [
+        name
+        for r, there in zip(op.returns, case.returned, strict=True)
+        if there
+        for name in r.parts or (r.name,)  # a packed tensor is its parts
+    ]
     loads = case.expression.loads(wanted)
-    return {name: v for name, v in tensors.items() if name in loads}
+    parts = {a.name: a.parts or (a.name,) for a in op.arguments}
+    return {name: v for name, v in tensors.items() if any(p in loads for p in parts.get(name, (name,)))}
 
 
 def _size(tensors: Iterable[Any]) -> int:

@@ -1234,8 +1234,8 @@ def test_golden_row_kernel() -> None:
         text,
         """\
 // avo::l2_normalize_forward: row kernel. Written by the generator from definitions/; do not edit.
-// -
-// Source: -
+// x / max(sqrt(sum(x^2)), eps)
+// Source: Wang et al., NormFace: L2 Hypersphere Embedding for Face Verification, arXiv:1704.06369
 #include "device/avo.cuh"
 
 namespace avo {
@@ -1243,8 +1243,10 @@ namespace avo {
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void l2_normalize_forward(
     const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride,
-    compute_t<X>* __restrict__ statistic0_ptr, compute_t<X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) {
+    compute_t<X>* __restrict__ scale_ptr, compute_t<X>* __restrict__ norm_ptr, compute_t<X> eps, int64_t M,
+    int64_t N) {
   using C = compute_t<X>;
+  using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
   constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
@@ -1282,17 +1284,18 @@ AVO_INLINE void l2_normalize_forward(
       t1 += x_vec[p][j] * x_vec[p][j];
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = t1 + C(1e-06);
-    const C t3 = m_rsqrt(t2);
-    if (live && thread == 0 && statistic0_ptr) statistic0_ptr[row] = t3;
-    if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t2;
+    const C norm = m_sqrt(t1);
+    const C t2 = m_max(eps, norm);
+    const C scale = m_recip(t2);
+    if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
+    if (live && thread == 0 && norm_ptr) norm_ptr[row] = norm;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        y_out[j] = x_vec[p][j] * t3;
+        y_out[j] = m_quotient<A>(x_vec[p][j], t2, scale);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
@@ -1304,9 +1307,9 @@ AVO_INLINE void l2_normalize_forward(
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \\
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\
       const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \\
-      avo::compute_t<avo::X>* __restrict__ statistic0_ptr, \\
-      avo::compute_t<avo::X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) { \\
-    avo::l2_normalize_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, M, N); \\
+      avo::compute_t<avo::X>* __restrict__ scale_ptr, avo::compute_t<avo::X>* __restrict__ norm_ptr, \\
+      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \\
+    avo::l2_normalize_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, scale_ptr, norm_ptr, eps, M, N); \\
   }
 """,
     )
