@@ -24,6 +24,7 @@ from catalogue import OTHERS, REPRESENTATIVES
 
 import avo_ops
 from avo_ops import plan_file, testing
+from avo_ops.generator import emulator
 from avo_ops.registry import native_library
 from avo_ops.registry.native import CudaTarget, NativeError
 
