@@ -14,7 +14,8 @@
 # Variables: PYTHON, VENV, PIP_FLAGS (such as an --extra-index-url with CPU builds of torch), PYTEST_FLAGS, WORKERS,
 # MAX_JOBS, AVO_OPS_ARCHS ("sm_90,sm_100", "release" or "none"; default: the GPUs present, or sm_90), AVO_OPS_VARIANTS ("all":
 # kernels of rare dtypes and cases too, which are else compiled when first called); BENCH (a folder), BENCH_SECONDS,
-# BENCH_FLAGS (of python -m benchmarks run).
+# BENCH_FLAGS (of python -m benchmarks run); COVERAGE (1: of generator/ and registry/, which takes a fifth longer);
+# AVO_OPS_EMULATOR ("all": every norm's kernels in the emulator, not one's).
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -65,7 +66,7 @@ check: build $(DEMO_TOOLS)
 	AVO_OPS_CACHE="$${AVO_OPS_CACHE:-$(CURDIR)/build/cache}" $(PY) -m pytest $(PYTEST_PLUGINS) $(PYTEST_FLAGS)
 
 PYTEST_PLUGINS = $(if $(call have,xdist),-n $(WORKERS) --dist loadgroup) \
-  $(if $(call have,pytest_cov),--cov --cov-report=term)
+  $(if $(COVERAGE),$(if $(call have,pytest_cov),--cov --cov-report=term))
 
 bench: build
 	$(PY) -m benchmarks run --out $(BENCH)/results.jsonl --seconds $(BENCH_SECONDS) $(BENCH_FLAGS)

@@ -11,6 +11,7 @@ environment of avo_ops.testing.sanitizer_environment() the sanitizers watch.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,22 @@ from avo_ops.registry.native import CudaTarget
 
 RECORD_OF = {op["name"]: RECORDS[name] for name, entry in OPERATORS.items() for op in entry["ops"]}
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+
+
+def families_of(name: str) -> int:
+    """How many families an operator has."""
+    calls = [Call(op, case) for op in OPERATORS[name]["ops"] for case in op["cases"]]
+    return len({family for call in calls for family in call.families()})
+
+
+def chosen() -> list[str]:
+    """The representatives; of those of many families (norms, of a thousand kernels each) one, but for AVO_OPS_EMULATOR=all."""
+    many = [name for name in REPRESENTATIVES if families_of(name) > MANY]
+    return [n for n in REPRESENTATIVES if EVERYTHING or n not in many[1:]]
+
+
+EVERYTHING = os.environ.get("AVO_OPS_EMULATOR") == "all"
+MANY = 20
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
 # Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
@@ -346,9 +363,7 @@ def check_formula(name: str, pairs: Sequence[Pair]) -> int:
 
 def wanted_families() -> list[str]:
     """What the checks run: all families of the representatives, and of the others the first alternatives'."""
-    calls = [
-        Call(op, case) for name in REPRESENTATIVES for op in OPERATORS[name]["ops"] for case in op["cases"]
-    ]
+    calls = [Call(op, case) for name in chosen() for op in OPERATORS[name]["ops"] for case in op["cases"]]
     calls += [call for name in OTHERS for call in formula_calls(name)]
     return sorted({family for call in calls for family in call.families()})
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from catalogue import OTHERS, REPRESENTATIVES
+from catalogue import OTHERS
+from emulator_catalogue import EVERYTHING, MANY, chosen, families_of
 
 import avo_ops
 from avo_ops import plan_file, testing
@@ -382,17 +383,11 @@ def compiled() -> None:
     assert result.returncode == 0, result.stderr[-4000:]
 
 
-def families_of(name: str) -> int:
-    (operator,) = [o for o in PLAN["operators"] if o["name"] == name]
-    return len(
-        {s["family"] for op in operator["ops"] for c in op["cases"] for a in c["cuda"] for s in a["steps"]}
-    )
-
-
 # The long ones first and in parts, so that no worker waits for another at the end.
 PARTS = [
-    (name, *PAIRS[part::parts])
-    for name in sorted(REPRESENTATIVES, key=families_of, reverse=True)
+    (name, *pairs[part::parts])
+    for name in sorted(chosen(), key=families_of, reverse=True)
+    for pairs in [PAIRS if EVERYTHING or families_of(name) <= MANY else PAIRS[:3]]
     for parts in [1 + families_of(name) // 15]
     for part in range(parts)
 ]
@@ -415,7 +410,7 @@ def test_formulas_of_the_others() -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.parametrize("name", chosen())
 def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AVO_OPS_FUZZ_EMULATED", "1")
     monkeypatch.setenv("AVO_OPS_FUZZ_CASES", os.environ.get("AVO_OPS_FUZZ_EMULATED_CASES", "500"))
