@@ -329,7 +329,7 @@ AVO_SIGMOID_REST(double)
 #undef AVO_SIGMOID_REST
 
 // a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, where the product is the quotient.
-template <class R> AVO_INLINE R r_quotient(R a, R b, R r) {
+template <class R> AVO_INLINE R r_quotient(R a, R b, [[maybe_unused]] R r) {
 #if AVO_HAS_FMA
   const R q = a * r, corrected = r_fma(r_fma(-b, q, a), r, q);
   return corrected == corrected ? corrected : q;
