@@ -650,10 +650,11 @@ def test_device_math_compiles(arch: str) -> None:
         compiler = nvrtc.load()
     except nvrtc.NvrtcError as error:
         pytest.skip(str(error))
-    names = [name for name in BOUNDS_F32 if name not in ("erfc", "ndtr", "x_ndtr")]
+    names = [name for name in BOUNDS_F32 if name not in ("erfc", "ndtr", "x_ndtr", "sigmoid_rest")]
     calls = [f"y[{i}] = m_{name}(x[{i}]);" for i, name in enumerate(names)]
     calls += ["y[90] = m_erfc(x[90], m_exp_neg_sq(x[90])) + m_pow(x[91], x[92]);"]
-    calls += ["y[92] = m_ndtr(x[93], x[94]) + m_x_ndtr(x[95], x[96]);"]
+    calls += ["y[92] = m_ndtr(x[93], x[94]) + m_x_ndtr(x[95], x[96]) + m_sigmoid_rest(x[97], x[98]);"]
+    calls += ["y[93] = m_x_sigmoid(x[0]) + m_quotient(x[1], x[2], x[3]);"]
     calls += ["y[91] = m_where(m_lt(x[0], x[1]), m_fma(m_max(x[2], x[3]), m_min(x[4], x[5]), x[6]), x[7]);"]
     source = '#include "math.cuh"\n'
     for real in ("float", "double"):
