@@ -228,8 +228,9 @@ class Emitter:
                 if kind in ("row", "cluster") and x != "f64":
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
                     least = tile.max_n + 1
-                # Rows that are not whole chunks do with one tile for each number of threads.
-                if kind != "row" or following is None or following.threads != tile.threads:
+                # Rows that are not whole chunks do with one tile for each number of threads; not where rows are added up, which
+                # depends on the grid.
+                if kind != "row" or features.sums or following is None or following.threads != tile.threads:
                     rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
                     least = least_of_any = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
