@@ -1,4 +1,4 @@
-"""Microseconds of CPU time for one call on a tiny tensor: ``python -m benchmarks.call_cost [--device cuda]``.
+"""Microseconds of CPU time for one call on a tiny tensor: ``python -m benchmarks calls [--device cuda]``.
 
 A plain loop; the least of several runs, since the noise of a shared machine only adds.
 """
@@ -33,7 +33,7 @@ def cost(call: Callable[[], object], device: str, calls: int = 500, runs: int = 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.call_cost", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks calls", description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     device = parser.parse_args().device
     dtype = torch.bfloat16 if device == "cuda" else torch.float32

@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
     parser.add_argument("--implementations", default="avo")
-    # The same work in two runs on one kind of card agreed within 1.2 % (PEERS.md).
+    # The same work in two runs on one kind of card agreed within 1.2 %.
     parser.add_argument("--tolerance", type=float, default=0.02)
     options = parser.parse_args(argv)
     found = changes(options.before, options.after, options.implementations.split(","))

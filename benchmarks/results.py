@@ -18,7 +18,7 @@ import torch
 Row = dict[str, Any]
 Key = tuple[Any, ...]
 
-# Bytes from the kind of measurement (its row says which), microseconds from these columns.
+# What tells one measurement from another.
 KEY = ("device", "op", "direction", "dtype", "m", "n", "layout", "implementation")
 
 _PACKAGES = ("triton", "liger-kernel", "quack-kernels", "nvidia-cutlass-dsl", "apex", "flash-attn")

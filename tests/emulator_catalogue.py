@@ -23,14 +23,13 @@ from catalogue import (
     FAMILIES,
     LAYOUTS,
     OPERATORS,
-    OTHERS,
     RECORDS,
     RELATIVE,
     REPRESENTATIVES,
     as_tuple,
     assert_close,
+    gradient_roundings,
     number,
-    saves_a_result,
 )
 
 import avo_ops
@@ -42,20 +41,8 @@ RECORD_OF = {op["name"]: RECORDS[name] for name, entry in OPERATORS.items() for 
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 
 
-def families_of(name: str) -> int:
-    """How many families an operator has."""
-    calls = [Call(op, case) for op in OPERATORS[name]["ops"] for case in op["cases"]]
-    return len({family for call in calls for family in call.families()})
-
-
-def chosen() -> list[str]:
-    """The representatives; of those of many families (norms, of a thousand kernels each) one, but for AVO_OPS_EMULATOR=all."""
-    many = [name for name in REPRESENTATIVES if families_of(name) > MANY]
-    return [n for n in REPRESENTATIVES if EVERYTHING or n not in many[1:]]
-
-
 EVERYTHING = os.environ.get("AVO_OPS_EMULATOR") == "all"
-MANY = 20
+MANY = 20  # families
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
 # Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
@@ -309,7 +296,7 @@ class Operator:
             # One result is computed from the other as that is stored.
             coarse = RELATIVE[pair.of("MN")] if len(self.record.results) > 1 else 0.0
             roundings = base * max(1.0, coarse / RELATIVE[pair.of(result["span"])])
-            gradient = (8 if saves_a_result(self.name) else 4) * roundings
+            gradient = gradient_roundings(self.name) * roundings
             scale, floor = (gradient, 100.0 if n <= 3 else 0.1) if is_backward else (roundings, 0.0)
             floor += torch.finfo(pair.of(result["span"])).tiny  # below it a rounding is absolute
             assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
@@ -361,10 +348,27 @@ def check_formula(name: str, pairs: Sequence[Pair]) -> int:
     return count
 
 
+def families_of(name: str) -> int:
+    """How many families an operator has."""
+    calls = [Call(op, case) for op in OPERATORS[name]["ops"] for case in op["cases"]]
+    return len({family for call in calls for family in call.families()})
+
+
+def chosen() -> list[str]:
+    """The representatives; of those of many families (norms, of a thousand kernels each) one, but for AVO_OPS_EMULATOR=all."""
+    many = [name for name in REPRESENTATIVES if families_of(name) > MANY]
+    return [n for n in REPRESENTATIVES if EVERYTHING or n not in many[1:]]
+
+
+def others() -> list[str]:
+    """Operators whose formulas alone are checked."""
+    return [name for name in RECORDS if name not in chosen()]
+
+
 def wanted_families() -> list[str]:
     """What the checks run: all families of the representatives, and of the others the first alternatives'."""
     calls = [Call(op, case) for name in chosen() for op in OPERATORS[name]["ops"] for case in op["cases"]]
-    calls += [call for name in OTHERS for call in formula_calls(name)]
+    calls += [call for name in others() for call in formula_calls(name)]
     return sorted({family for call in calls for family in call.families()})
 
 
@@ -377,7 +381,7 @@ def main(args: Sequence[str]) -> None:
         print(f"{len(families)} families in {time.perf_counter() - start:.0f} s")
         return
     if args[0] == "--formulas":
-        for name in OTHERS:
+        for name in others():
             print(
                 f"{name}: {check_formula(name, [Pair(*pair.split(',')) for pair in args[1:]])} calls",
                 flush=True,

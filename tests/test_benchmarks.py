@@ -249,7 +249,7 @@ def test_commands(
         monkeypatch.setattr(sys, "argv", ["benchmarks", name, "--help"])
         with pytest.raises(SystemExit) as end:
             command.main()
-        assert end.value.code == 0 and "usage: python -m benchmarks" in capsys.readouterr().out
+        assert end.value.code == 0 and f"usage: python -m benchmarks {name}" in capsys.readouterr().out
 
 
 # ---- tuning ----

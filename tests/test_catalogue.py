@@ -20,10 +20,10 @@ from catalogue import (
     assert_close,
     build,
     calls,
+    gradient_roundings,
     gradients,
     reference,
     run,
-    saves_a_result,
     tensors,
 )
 
@@ -78,7 +78,7 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
             want_grads[key],
             dtype,
             f"{name} {call} gradient of {key}",
-            (8 if saves_a_result(name) else 4) * roundings * scale,
+            gradient_roundings(name) * roundings * scale,
             100.0 if few else 0.1,
         )
 

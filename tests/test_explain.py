@@ -94,9 +94,9 @@ def test_why_not_faster() -> None:
 
     x = torch.empty(64, 769, device="meta")
     assert why("layer_norm", torch.empty(64, 768, device="meta"), [768]) == ""
-    assert why("layer_norm", x, [769]) == (
-        "the faster kernel needs aligned rows (vectors of 4) / "
-        "no 16-byte accesses: the row length of x is no multiple of the vector width"
+    assert (
+        why("layer_norm", x, [769])
+        == "no 16-byte accesses: the row length of x is no multiple of the vector width"
     )
     said = why("layer_norm", x[:, 1:], [768])
     assert "x does not start at a multiple of 16 bytes" in said and "row stride of x" in said

@@ -27,8 +27,8 @@ from catalogue import (
     WAYS,
     Way,
     as_tuple,
+    gradient_roundings,
     number,
-    saves_a_result,
     schema_names,
 )
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -447,7 +447,7 @@ def check_gradients(
     for n, got, exactly in zip(names, found, want, strict=True):
         scale = 100.0 if built.columns and few <= 3 else 1.0
         least = max(max(floor, 0.1) * scale, sizes.get(n, 0.0))
-        roundings = 8 if saves_a_result(record.name) else 4
+        roundings = gradient_roundings(record.name)
         said = near(got, exactly, roundings * RELATIVE[got.dtype], least, lambda n=n: of_eager()[n])
         assert not said, f"gradient of {n}: {said}"
 

@@ -281,6 +281,8 @@ def test_report_counts_and_prints():
     assert "replaced 6, left 1" in text
     assert "torch.nn.functional.silu -> avo_ops.nn.functional.silu" in text
     assert "relu" in text and "torch's own is one pass over memory too" in text
+    # A class that only descends from one with a twin has none itself.
+    assert "no avo_ops operator is known to compute the same" in str(avo.replace(nn.Sequential(nn.ReLU6())))
     blocks = avo.replace(nn.Sequential(*[nn.Sequential(nn.LayerNorm(4)) for _ in range(12)]))
     assert "12 x  *.*" in str(blocks) and len(str(blocks).splitlines()) == 2
 

@@ -857,7 +857,7 @@ def test_messages(runtime: Runtime, call: Callable[[Any], Any], message: str) ->
             "line 7: 'z' is no float or int argument",
         ),
         (
-            "avo 1\nnamespace n\nfamily k row 0\nvariant f32 - s 1 9 -1 128 0 4 0 0 1 0",
+            "avo 1\nnamespace n\nfamily k row 0\nvariant f32 - s 1 9 any 128 0 4 0 0 1 0",
             "line 4: a variant of this class needs rows",
         ),
         (

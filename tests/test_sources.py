@@ -384,7 +384,7 @@ def kernels_of(cubin: bytes) -> set[str]:
 
 def test_units_have_each_kernel_once() -> None:
     for family, record in FAMILIES.items():
-        units = build.units_of(family, PLAN)
+        units = build.units_of(family, FAMILIES[family])
         variants = [v for rows in record["variants"].values() for v in rows]
         assert sorted(line for unit in units for line in unit.lines if unit.packaged) == sorted(
             {v["instantiate"] for v in variants if v["unit"] is None}
@@ -419,7 +419,7 @@ def test_what_is_packaged(family: str, packaged: set[str]) -> None:
 
 def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AVO_OPS_VARIANTS", "all")
-    every = [u.name for family in FAMILIES for u in build.units_of(family, PLAN)]
+    every = [u.name for family in FAMILIES for u in build.units_of(family, FAMILIES[family])]
     assert [u.name for u in build.packaged_units(PLAN)] == every and len(every) > len(PACKAGED)
     monkeypatch.setenv("AVO_OPS_VARIANTS", "f64")
     with pytest.raises(ValueError, match="AVO_OPS_VARIANTS: 'f64'"):
@@ -428,7 +428,7 @@ def test_all_variants_are_packaged_on_request(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    "family", ["silu_backward", min(sorted(RARE), key=lambda f: len(build.units_of(f, PLAN)[0].lines))]
+    "family", ["silu_backward", min(sorted(RARE), key=lambda f: len(build.units_of(f, FAMILIES[f])[0].lines))]
 )
 def test_what_is_not_packaged_compiles_when_asked_for(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,8 +22,8 @@ def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
         for dtype in DTYPES:
             for line in measure(record, called, call, dtype, range_name, device):
                 slack = 2.0 if dtype == torch.float32 else 0.2
-                assert line.avo.wrong <= line.eager.wrong + line.eager.lost, line
-                if not line.eager.wrong and not line.avo.wrong:
+                assert line.avo.wrong <= line.eager.wrong, line
+                if not line.eager.wrong:
                     assert line.avo.max <= 4 * line.eager.max + slack, line
                     assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
 
@@ -77,6 +77,12 @@ def test_signs_of_zero_and_limits(dtype: torch.dtype, device: str) -> None:
         assert torch.equal(torch.signbit(y[:2]).cpu(), torch.tensor([False, True])), y
         assert y[2] == inf and y[4].isnan()
         assert y[3].isnan() or y[3] == 0  # the limit is 0; torch gives NaN
+    # A quotient by a value of the row: a zero keeps its sign, beside a large divisor and an infinite one too.
+    for divisor in (3.0, 1e4, inf):
+        row = torch.tensor([[0.0, -0.0, divisor]], dtype=dtype, device=device)
+        y = avo.l2_normalize(row, -1)
+        assert y[0, :2].tolist() == [0.0, 0.0] and torch.signbit(y[0, :2]).tolist() == [False, True], y
+        assert y[0, 2].isnan() if divisor == inf else y[0, 2] == 1
     row = torch.tensor([[-inf, 1.0, -inf, 1.0]], dtype=dtype, device=device)
     assert avo.softmax(row, -1).tolist() == [[0.0, 0.5, 0.0, 0.5]]
     assert avo.softmax(row * 0 - inf, -1).isnan().all()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
-from .record import FLAT, OpDef, Sample, Tensor
-
-Grads = dict[str, Tensor]
-# A float argument is a tensor while a kernel is traced.
-Arguments = dict[str, Any]
-
+from .record import FLAT, Arguments, Grads, OpDef, Sample, Tensor
 
 # ---- piecewise linear -------------------------------------------------------------------------------------------
 
@@ -162,17 +157,13 @@ def gelu_slope(x: Tensor, approximate: str = "none") -> Tensor:
     return s + t * (s * (1.0 - s)) * du
 
 
-def silu_slope(x: Tensor, beta: Any = 1.0) -> Tensor:
+def silu_slope(x: Tensor, beta: Tensor | float = 1.0) -> Tensor:
     """Of x * sigmoid(beta x)."""
     s = torch.sigmoid(beta * x)
     return s + beta * (x * (s * (1.0 - s)))
 
 
 def quick_gelu(x: Tensor) -> Tensor:
-    return x * torch.sigmoid(1.702 * x)
-
-
-def _quick_gelu_twin(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
@@ -194,25 +185,39 @@ def mish_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     return {"x": torch.where(args["x"] > 20.0, grads["y"], grads["y"] * slope)}
 
 
-def _squared_relu_twin(x: Tensor) -> Tensor:
-    return F.relu(x).square()
-
-
 _SHAPES = (Sample(((6, 40),)), Sample(((),)), Sample(((2, 3, 4, 5),)))
 _GELU_SOURCE = "Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415"
 GELU_FORMULA = (
     "x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))"
 )
 
-RELU = OpDef(
-    name="relu",
-    schema="(Tensor x) -> Tensor",
-    definition=relu,
-    columns=FLAT,
-    formula="max(x, 0)",
-    source="Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010",
-    twin=F.relu,
-    samples=_SHAPES,
+
+def _of_one_tensor(
+    definition: Callable[[Tensor], Tensor],
+    formula: str,
+    source: str,
+    twin: Callable[..., Tensor],
+    gradient: Callable[..., Grads] | None = None,
+) -> OpDef:
+    """The record of an activation without parameters, called as its definition is."""
+    return OpDef(
+        name=definition.__name__,
+        schema="(Tensor x) -> Tensor",
+        definition=definition,
+        columns=FLAT,
+        formula=formula,
+        source=source,
+        gradient=gradient,
+        twin=twin,
+        samples=_SHAPES,
+    )
+
+
+RELU = _of_one_tensor(
+    relu,
+    "max(x, 0)",
+    "Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010",
+    F.relu,
 )
 
 LEAKY_RELU = OpDef(
@@ -227,16 +232,12 @@ LEAKY_RELU = OpDef(
     samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 0.2)), Sample(((),), {"negative_slope": -0.5})),
 )
 
-SQUARED_RELU = OpDef(
-    name="squared_relu",
-    schema="(Tensor x) -> Tensor",
-    definition=squared_relu,
-    columns=FLAT,
-    formula="max(x, 0)^2",
-    source="So et al., Primer: Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668",
-    gradient=squared_relu_gradient,
-    twin=_squared_relu_twin,
-    samples=_SHAPES,
+SQUARED_RELU = _of_one_tensor(
+    squared_relu,
+    "max(x, 0)^2",
+    "So et al., Primer: Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668",
+    squared_relu,
+    squared_relu_gradient,
 )
 
 HARDTANH = OpDef(
@@ -250,27 +251,19 @@ HARDTANH = OpDef(
     samples=(Sample(((6, 40),)), Sample(((3, 5, 7), -0.5, 0.25)), Sample(((),), {"min_val": 0.0})),
 )
 
-HARDSIGMOID = OpDef(
-    name="hardsigmoid",
-    schema="(Tensor x) -> Tensor",
-    definition=hardsigmoid,
-    columns=FLAT,
-    formula="min(max(x + 3, 0), 6) / 6",
-    source="Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
-    twin=F.hardsigmoid,
-    samples=_SHAPES,
+HARDSIGMOID = _of_one_tensor(
+    hardsigmoid,
+    "min(max(x + 3, 0), 6) / 6",
+    "Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
+    F.hardsigmoid,
 )
 
-HARDSWISH = OpDef(
-    name="hardswish",
-    schema="(Tensor x) -> Tensor",
-    definition=hardswish,
-    columns=FLAT,
-    formula="x * min(max(x + 3, 0), 6) / 6",
-    source="Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
-    gradient=hardswish_gradient,
-    twin=F.hardswish,
-    samples=_SHAPES,
+HARDSWISH = _of_one_tensor(
+    hardswish,
+    "x * min(max(x + 3, 0), 6) / 6",
+    "Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
+    F.hardswish,
+    hardswish_gradient,
 )
 
 ELU = OpDef(
@@ -285,16 +278,12 @@ ELU = OpDef(
     samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 0.5)), Sample(((),), {"alpha": -2.0})),
 )
 
-SELU = OpDef(
-    name="selu",
-    schema="(Tensor x) -> Tensor",
-    definition=selu,
-    columns=FLAT,
-    formula="1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)",
-    source="Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515",
-    gradient=selu_gradient,
-    twin=F.selu,
-    samples=_SHAPES,
+SELU = _of_one_tensor(
+    selu,
+    "1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)",
+    "Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515",
+    F.selu,
+    selu_gradient,
 )
 
 CELU = OpDef(
@@ -309,39 +298,27 @@ CELU = OpDef(
     samples=(Sample(((6, 40),)), Sample(((3, 5, 7), 0.5)), Sample(((),), {"alpha": 2.0})),
 )
 
-SIGMOID = OpDef(
-    name="sigmoid",
-    schema="(Tensor x) -> Tensor",
-    definition=sigmoid,
-    columns=FLAT,
-    formula="1 / (1 + exp(-x))",
-    source="Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN 1995",
-    gradient=sigmoid_gradient,
-    twin=F.sigmoid,
-    samples=_SHAPES,
+SIGMOID = _of_one_tensor(
+    sigmoid,
+    "1 / (1 + exp(-x))",
+    "Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN 1995",
+    F.sigmoid,
+    sigmoid_gradient,
 )
 
-TANH = OpDef(
-    name="tanh",
-    schema="(Tensor x) -> Tensor",
-    definition=tanh,
-    columns=FLAT,
-    formula="(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
-    source="LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998",
-    twin=F.tanh,
-    samples=_SHAPES,
+TANH = _of_one_tensor(
+    tanh,
+    "(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
+    "LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998",
+    F.tanh,
 )
 
-LOGSIGMOID = OpDef(
-    name="logsigmoid",
-    schema="(Tensor x) -> Tensor",
-    definition=logsigmoid,
-    columns=FLAT,
-    formula="log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))",
-    source="Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10",
-    gradient=logsigmoid_gradient,
-    twin=F.logsigmoid,
-    samples=_SHAPES,
+LOGSIGMOID = _of_one_tensor(
+    logsigmoid,
+    "log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))",
+    "Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10",
+    F.logsigmoid,
+    logsigmoid_gradient,
 )
 
 SOFTPLUS = OpDef(
@@ -368,38 +345,26 @@ GELU = OpDef(
     samples=(Sample(((6, 40),)), Sample(((6, 40), "tanh")), Sample(((3, 5, 7),), {"approximate": "tanh"})),
 )
 
-SILU = OpDef(
-    name="silu",
-    schema="(Tensor x) -> Tensor",
-    definition=silu,
-    columns=FLAT,
-    formula="x * sigmoid(x)",
-    source="Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118",
-    twin=F.silu,
-    samples=_SHAPES,
+SILU = _of_one_tensor(
+    silu,
+    "x * sigmoid(x)",
+    "Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118",
+    F.silu,
 )
 
-QUICK_GELU = OpDef(
-    name="quick_gelu",
-    schema="(Tensor x) -> Tensor",
-    definition=quick_gelu,
-    columns=FLAT,
-    formula="x * sigmoid(1.702 x)",
-    source=_GELU_SOURCE + " (section 2, as in CLIP)",
-    twin=_quick_gelu_twin,
-    samples=_SHAPES,
+QUICK_GELU = _of_one_tensor(
+    quick_gelu,
+    "x * sigmoid(1.702 x)",
+    _GELU_SOURCE + " (section 2, as in CLIP)",
+    quick_gelu,
 )
 
-MISH = OpDef(
-    name="mish",
-    schema="(Tensor x) -> Tensor",
-    definition=mish,
-    columns=FLAT,
-    formula="x * tanh(log(1 + exp(x)))",
-    source="Misra, Mish: A Self Regularized Non-Monotonic Activation Function, arXiv:1908.08681",
-    gradient=mish_gradient,
-    twin=F.mish,
-    samples=_SHAPES,
+MISH = _of_one_tensor(
+    mish,
+    "x * tanh(log(1 + exp(x)))",
+    "Misra, Mish: A Self Regularized Non-Monotonic Activation Function, arXiv:1908.08681",
+    F.mish,
+    mish_gradient,
 )
 
 CATALOGUE = (

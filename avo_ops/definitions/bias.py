@@ -20,10 +20,6 @@ def bias_silu(x: Tensor, bias: Tensor) -> Tensor:
     return activations.silu(x + bias)
 
 
-def _bias_relu_twin(x: Tensor, bias: Tensor) -> Tensor:
-    return F.relu(x + bias)
-
-
 def _bias_gelu_twin(x: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:
     return F.gelu(x + bias, approximate=approximate)
 
@@ -42,7 +38,7 @@ BIAS_RELU = OpDef(
     formula="relu(x + bias)",
     source=activations.RELU.source,
     spans={"bias": "N"},
-    twin=_bias_relu_twin,
+    twin=bias_relu,
     samples=_SAMPLES,
 )
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from . import activations
-from .record import FLAT, LAST, OpDef, Sample, Tensor, along
+from .record import FLAT, LAST, Arguments, Grads, OpDef, Sample, Tensor, along
 
 # ---- two tensors ------------------------------------------------------------------------------------------------
 
@@ -41,8 +40,6 @@ def swiglu_oai(gate: Tensor, up: Tensor, alpha: float = 1.702, limit: float = 7.
 
 
 # Gradients: that of the gate is the product of its slope with all else, which then overflows no earlier than it has to.
-Grads = dict[str, Tensor]
-Arguments = dict[str, Any]
 
 
 def sigmoid_gate_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:

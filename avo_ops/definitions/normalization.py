@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from .record import OpDef, Sample, Tensor, along, trailing
+from .record import Arguments, Grads, OpDef, Sample, Tensor, along, trailing
 
 
 def _trailing_dims(x: Tensor, normalized_shape: Sequence[int]) -> list[int]:
@@ -73,9 +72,7 @@ def l2_normalize(x: Tensor, dim: int, eps: float = 1e-12) -> Tensor:
     return x * scale
 
 
-def l2_normalize_gradient(
-    grads: dict[str, Tensor], args: dict[str, Any], results: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def l2_normalize_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     # By the result: the part of the gradient along it does not reach x, unless the norm is below eps.
     grad, x, y, dim, eps = grads["y"], args["x"], results["y"], args["dim"], args["eps"]
     norm = torch.linalg.vector_norm(x, 2, dim, keepdim=True)

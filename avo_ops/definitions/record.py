@@ -9,6 +9,9 @@ from typing import Any
 import torch
 
 Tensor = torch.Tensor
+# Gradients and results by name, and the arguments of an own gradient. A float among these is a tensor while it is traced.
+Grads = dict[str, Tensor]
+Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class OpDef:
     interleaved: bool = False
     results: tuple[str, ...] = ("y",)
     dtypes: dict[str, str] = field(default_factory=dict)
-    gradient: Callable[..., dict[str, Tensor]] | None = None
+    gradient: Callable[[Grads, Arguments, Grads], Grads] | None = None
     none_scalars: dict[str, Callable[[torch.dtype], float]] = field(default_factory=dict)
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     twin: Callable[..., Any] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from .record import OpDef, Sample, Tensor, along
+from .record import Arguments, Grads, OpDef, Sample, Tensor, along
 
 
 def softmax(x: Tensor, dim: int) -> Tensor:
@@ -14,12 +14,9 @@ def softmax(x: Tensor, dim: int) -> Tensor:
     return shifted / shifted.sum(dim, keepdim=True)
 
 
-def softmax_gradient(
-    grads: dict[str, Tensor], args: dict[str, object], results: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def softmax_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     # In terms of the result alone, so that the input need not be kept alive.
     grad, y, dim = grads["y"], results["y"], args["dim"]
-    assert isinstance(dim, int)
     return {"x": y * (grad - (grad * y).sum(dim, keepdim=True))}
 
 
@@ -28,11 +25,8 @@ def log_softmax(x: Tensor, dim: int) -> Tensor:
     return shifted - torch.log(torch.exp(shifted).sum(dim, keepdim=True))
 
 
-def log_softmax_gradient(
-    grads: dict[str, Tensor], args: dict[str, object], results: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def log_softmax_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     grad, y, dim = grads["y"], results["y"], args["dim"]
-    assert isinstance(dim, int)
     return {"x": grad - torch.exp(y) * grad.sum(dim, keepdim=True)}
 
 

@@ -75,13 +75,8 @@ class Unit:
         return template + "\n" + "\n".join(self.lines) + "\n"
 
 
-def units_of(family: str, plan: Mapping[str, Any]) -> list[Unit]:
-    """The units of a family."""
-    return units_of_family(family, plan["families"][family])
-
-
-def units_of_family(family: str, record: Mapping[str, Any]) -> list[Unit]:
-    """The units of a family by its entry of the plan."""
+def units_of(family: str, record: Mapping[str, Any]) -> list[Unit]:
+    """The units of a family, by its entry of the plan."""
     lines: dict[str, dict[str, str]] = {}
     for rows in record["variants"].values():
         for v in rows:
@@ -101,12 +96,17 @@ def packaged_units(plan: Mapping[str, Any]) -> list[Unit]:
     named = os.environ.get("AVO_OPS_VARIANTS", "")
     if named not in ("", "all"):
         raise ValueError(f'AVO_OPS_VARIANTS: {named!r} is neither empty nor "all"')
-    return [u for f in plan["families"] for u in units_of(f, plan) if u.packaged or named == "all"]
+    return [
+        u
+        for f, record in plan["families"].items()
+        for u in units_of(f, record)
+        if u.packaged or named == "all"
+    ]
 
 
 def family_source(family: str, folder: Path, plan: Mapping[str, Any]) -> str:
     """The template of a family and one line for each of its variants."""
-    units = units_of(family, plan)  # of which several may have the same kernel
+    units = units_of(family, plan["families"][family])  # of which several may have the same kernel
     lines = dict.fromkeys(line for unit in units for line in unit.lines)
     return replace(units[0], lines=tuple(lines)).text(folder)
 
@@ -150,7 +150,7 @@ def _unit_text(name: str) -> str:
     folder = generated_folder()
     plan = plan_file.load(folder)
     family = name if name in plan["families"] else name.rpartition("__")[0]
-    (unit,) = [u for u in units_of(family, plan) if u.name == name]
+    (unit,) = [u for u in units_of(family, plan["families"][family]) if u.name == name]
     return unit.text(folder)
 
 

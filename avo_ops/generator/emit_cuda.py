@@ -60,25 +60,25 @@ class Emitter:
     def assign_units(self, family: Family) -> None:
         """Say of each variant that is not packaged which unit has it, to be compiled when it is first called.
 
-        Rare dtypes, and all of rare cases; of reductions whatever is not of the usual dtypes, and rows that are not whole chunks:
-        each of these alone, for such a call needs one of them.
+        Rare dtypes, and all of rare cases. Of reductions that hold a row in registers also whatever is not of the usual dtypes, and
+        rows that are not whole chunks: each of these alone, for such a call needs one of them.
         """
 
         def unit(dtypes: str, row: Json) -> str | None:
             name = f"{family.name}__{dtypes.replace(',', '_')}"
             if dtypes in schedule.ON_DEMAND or family.name not in self.usual:
                 return name
-            odd = row["exact"] is None and any(v["exact"] == "chunks" for v in family.variants[dtypes])
-            if odd:
+            if not any(v["exact"] == "chunks" for v in family.variants[dtypes]):
+                return None
+            # A reduction with the row in registers, whose kernels are many.
+            if row["exact"] is None:
                 return str(row["symbol"])
-            # The kernels of a reduction are many; those that are not of the usual dtypes wait.
-            reduces = any(v["exact"] == "chunks" for v in family.variants[dtypes])
-            wide = row["cluster"] > 1
-            return name if reduces and dtypes not in (schedule.CLUSTER if wide else schedule.USUAL) else None
+            return (
+                name if dtypes not in (schedule.CLUSTER if row["cluster"] > 1 else schedule.USUAL) else None
+            )
 
-        of_symbol: dict[
-            str, str | None
-        ] = {}  # which several dtypes may share: packaged for one, it is for all
+        # Several dtypes may share a symbol: packaged for one, it is for all.
+        of_symbol: dict[str, str | None] = {}
         for dtypes, rows in family.variants.items():
             for row in rows:
                 found = unit(dtypes, row)
@@ -111,19 +111,17 @@ class Emitter:
             fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
             wide = self.row_steps(f"{case.name}_rows", rows, ())
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
-            limit = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
             cluster = self._cluster(case.name, graph)
             cluster["steps"] += [_step(self._finish(f"{case.name}_finish", graph))]
             return [
-                {"when": "rows", "limit": limit, "min_arch": 0, "steps": fused},
+                {"when": "rows", "limit": _limit_of_sums(features), "min_arch": 0, "steps": fused},
                 cluster,
                 *({**a, "steps": a["steps"] + split} for a in wide),
             ]
         if features.reductions and self.with_sums:
             # The threads of a row are those of the case with sums, whichever alternative serves its width.
             row, loop = self.row_steps(case.name, graph, widths)
-            narrow = {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
-            return [{**row, "limit": narrow}, self._cluster(case.name, graph), row, loop]
+            return [{**row, "limit": _limit_of_sums(features)}, self._cluster(case.name, graph), row, loop]
         if features.reductions:
             row, loop = self.row_steps(case.name, graph, widths)
             return [row, self._cluster(case.name, graph), loop]
@@ -317,6 +315,11 @@ def _is_rare(case: Case, op: Op) -> bool:
 
 def _step(family: Family) -> Json:
     return {"family": family.name, "params": [list(p) for p in family.params]}
+
+
+def _limit_of_sums(features: Features) -> Json:
+    """Of each dtype the widest row that is held in registers where column sums are made too."""
+    return {d: schedule.sums_ladder(features, ITEM_SIZE[d])[-1].max_n for d in DTYPES}
 
 
 def variant(

@@ -365,11 +365,11 @@ def contract(b: Builder, graph: Graph) -> Graph:
     def change(node: Node, args: tuple[Node, ...]) -> Node | None:
         if node.op == "mul":
             for i in (0, 1):
-                # (a - r) * k where r is what rounding left of the mean of a, a centred row: r * k is as small.
                 difference, k = args[i], args[1 - i]
                 if k.op == "recip" and difference.span & ~k.span & Span.COLS:
                     b.source, b.name = node.source, node.name
                     return b.make("quotient", difference, k.args[0], k)
+                # (a - r) * k where r is what rounding left of the mean of a, a centred row: r * k is as small.
                 if k.span & Span.COLS or count[node.args[i].index] != 1 or not _is_centred(difference):
                     continue
                 a, r = difference.args

@@ -43,7 +43,7 @@ def add_families(families: Mapping[str, Any], records: Mapping[str, Any]) -> Non
 
     for name, family in families.items():
         _families[name] = family
-        _units.update({u.name: u.text_with(family.text) for u in build.units_of_family(name, records[name])})
+        _units.update({u.name: u.text_with(family.text) for u in build.units_of(name, records[name])})
 
 
 def add_cpu_unit(name: str, text: str, isa: str) -> None:

@@ -66,40 +66,38 @@ class SiLU(torch.nn.SiLU):
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return silu(input, self.inplace) if self.inplace else call("silu", input)
+        return silu(input, self.inplace)
 
 
-def _activation(
-    twin: type[torch.nn.Module], operator: str, *settings: str, inplace: bool = False
-) -> type[torch.nn.Module]:
+def _activation(twin: type[torch.nn.Module], operator: str, *settings: str) -> type[torch.nn.Module]:
     """A twin of one of torch's activations, which passes ``settings`` of the module to the operator.
 
-    ``inplace``: the twin can be told to overwrite its input, and keeps that meaning by a copy.
+    One that can be told to overwrite its input keeps that meaning by a copy.
     """
 
     class Activation(twin):  # type: ignore[misc, valid-type]
         def forward(self, input: torch.Tensor) -> torch.Tensor:
             values = [getattr(self, name) for name in settings]
-            if inplace and self.inplace:
+            if getattr(self, "inplace", False):
                 return written_to(input, operator, *values)
             return call(operator, input, *values)
 
     Activation.__name__ = Activation.__qualname__ = twin.__name__
     Activation.__doc__ = (
-        f"``torch.nn.{twin.__name__}`` on ``torch.ops.avo.{operator}`` ; formula and source: see the README."
+        f"``torch.nn.{twin.__name__}`` on ``torch.ops.avo.{operator}``; formula and source: see the README."
     )
     return Activation
 
 
-ReLU = _activation(torch.nn.ReLU, "relu", inplace=True)
-LeakyReLU = _activation(torch.nn.LeakyReLU, "leaky_relu", "negative_slope", inplace=True)
-ELU = _activation(torch.nn.ELU, "elu", "alpha", inplace=True)
-SELU = _activation(torch.nn.SELU, "selu", inplace=True)
-CELU = _activation(torch.nn.CELU, "celu", "alpha", inplace=True)
-Hardtanh = _activation(torch.nn.Hardtanh, "hardtanh", "min_val", "max_val", inplace=True)
-Hardsigmoid = _activation(torch.nn.Hardsigmoid, "hardsigmoid", inplace=True)
-Hardswish = _activation(torch.nn.Hardswish, "hardswish", inplace=True)
-Mish = _activation(torch.nn.Mish, "mish", inplace=True)
+ReLU = _activation(torch.nn.ReLU, "relu")
+LeakyReLU = _activation(torch.nn.LeakyReLU, "leaky_relu", "negative_slope")
+ELU = _activation(torch.nn.ELU, "elu", "alpha")
+SELU = _activation(torch.nn.SELU, "selu")
+CELU = _activation(torch.nn.CELU, "celu", "alpha")
+Hardtanh = _activation(torch.nn.Hardtanh, "hardtanh", "min_val", "max_val")
+Hardsigmoid = _activation(torch.nn.Hardsigmoid, "hardsigmoid")
+Hardswish = _activation(torch.nn.Hardswish, "hardswish")
+Mish = _activation(torch.nn.Mish, "mish")
 Sigmoid = _activation(torch.nn.Sigmoid, "sigmoid")
 Tanh = _activation(torch.nn.Tanh, "tanh")
 LogSigmoid = _activation(torch.nn.LogSigmoid, "logsigmoid")

@@ -161,11 +161,10 @@ def _family_lines(name: str, family: Record) -> Iterable[str]:
         x, _, w = dtypes.partition(",")
         for variant in variants:
             yield _line("unit", variant["unit"] or name)
-            width = variant["exact"]
             numbers = (
                 variant["min_n"],
                 variant["max_n"],
-                {None: -1, "chunks": 0}.get(width, width),
+                "any" if variant["exact"] is None else variant["exact"],
                 variant["block"],
                 variant["rows"],
                 variant["vec"],

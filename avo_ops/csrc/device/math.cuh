@@ -4,8 +4,9 @@
 // rounding does not grow with |x|. Compile with --fmad=false: every fma is spelled. Bounds in ulp, as
 // tests/test_math.py measures them on the host twin, whose ex2, rcp and rsqrt are exactly rounded; in
 // brackets what the documented errors of the instructions (ex2 2 ulp, rcp 1 ulp, rsqrt 2 ulp) can add:
-//   exp, exp_neg_sq, exp_neg_half_sq 1.1 (+2)   sigmoid 3.3 (+3)   tanh 1.7 (+2)   rsqrt 1.1 (+0: refined)
-//   erfc 7 at 0, 3 in the tail (+5)   ndtr 6 (+5)   x_ndtr 6 (+5)
+//   exp, exp_neg_sq, exp_neg_half_sq 1.1 (+2)   tanh 1.7 (+2)   rsqrt 1.1 (+0: refined)
+//   sigmoid, sigmoid_rest 3.1 (+2)   x_sigmoid 3.3 (+2)   erfc 7 at 0, 3 in the tail (+5)
+//   ndtr 1.3 up to |x| = 1, 5.8 beyond (+2)   x_ndtr 6.7 (+2)
 //   recip, sqrt, division: correctly rounded   others: CUDA's own (1 to 2)
 // Results of exp_neg_sq, exp_neg_half_sq, erfc and ndtr below FLT_MIN are flushed to zero, and those of exp and sigmoid
 // where results have 16 bits; else denormals are kept.
@@ -170,10 +171,11 @@ AVO_MATH float m_sigmoid(float x) {
   const float e = m_exp(-fabsf(x)), upper = avo_rcp_refined(1.0f + e);
   return x < 0.0f ? e * upper : upper;
 }
-// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, where the product is the quotient.
+// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, and has lost the sign of a zero: there
+// the product is the quotient.
 AVO_MATH float m_quotient(float a, float b, float r) {
   const float q = a * r, corrected = fmaf(fmaf(-b, q, a), r, q);
-  return corrected == corrected ? corrected : q;
+  return fabsf(corrected) > 0.0f ? corrected : q;
 }
 // x sigmoid(x) with one rounding fewer than the product.
 AVO_MATH float m_x_sigmoid(float x) {

@@ -160,7 +160,7 @@ bool misses_aligned(const Plan &plan, const StepPlan &step) {
   if (step.use->variant->exact != kAnyWidth) return false;
   for (const auto &use : step.step->uses[index_of(plan.x)][index_of(plan.w)]) {
     const Variant &v = *use->variant;
-    if (v.exact == plan.N || (v.exact == kWholeChunks && v.holds(plan.N))) return true;
+    if (v.exact == plan.N || (v.exact == kWholeChunks && v.holds(plan.N) && plan.N % v.vec == 0)) return true;
   }
   return false;
 }

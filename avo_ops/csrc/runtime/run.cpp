@@ -41,10 +41,6 @@ bool run_plan(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   return false;
 }
 
-} // namespace
-
-namespace {
-
 OwnedTensor view_of(const Operand &part, AtenTensorHandle whole) {
   return OwnedTensor::view(whole, part.ndim, part.sizes, part.strides, part.offset);
 }

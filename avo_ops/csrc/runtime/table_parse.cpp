@@ -4,7 +4,7 @@
 //   namespace NS
 //   family NAME flat|row|loop|column|finish SUMS
 //   unit NAME                                          the cubin of the variants that follow, up to the next unit
-//   variant X W|- SYMBOL MIN_N MAX_N EXACT|-1 BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
+//   variant X W|- SYMBOL MIN_N MAX_N N|chunks|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim
 //   arg NAME tensor MN|N|M OPTIONAL                    OPTIONAL: 0 | 1
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
@@ -130,7 +130,7 @@ private:
     variant->unit = unit_;
     variant->min_n = in_.integer("min_n");
     variant->max_n = in_.integer("max_n");
-    variant->exact = in_.integer("exact");
+    variant->exact = width();
     variant->block = bounded("block", 1, 1024);
     variant->rows = bounded("rows", 0, 1 << 20);
     variant->vec = bounded("vec", 1, 1024);
@@ -208,6 +208,16 @@ private:
     names_.insert(result.name);
     current_op().returns.push_back(std::move(result));
     check_counts();
+  }
+
+  // The width that a variant is for: "any", "chunks" or a number.
+  int64_t width() {
+    const std::string &word = in_.word("exact");
+    if (word == "any") return kAnyWidth;
+    if (word == "chunks") return kWholeChunks;
+    int64_t n = 0;
+    if (!to_integer(word, n) || n <= 0) in_.error("exact must be any, chunks or a width, but is '", word, "'");
+    return n;
   }
 
   void parts() {

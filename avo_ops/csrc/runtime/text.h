@@ -10,6 +10,12 @@
 
 namespace avo {
 
+inline bool to_integer(const std::string &text, int64_t &value) {
+  char *end = nullptr;
+  value = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && !*end;
+}
+
 class LineReader {
 public:
   explicit LineReader(const char *text) : at_(text) {}
@@ -52,9 +58,8 @@ public:
 
   int64_t integer(const char *what) {
     const std::string &text = word(what);
-    char *end = nullptr;
-    long long value = std::strtoll(text.c_str(), &end, 10);
-    if (text.empty() || *end) error(what, " must be an integer, but is '", text, "'");
+    int64_t value = 0;
+    if (!to_integer(text, value)) error(what, " must be an integer, but is '", text, "'");
     return value;
   }
 
