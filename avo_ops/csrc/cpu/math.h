@@ -2,7 +2,8 @@
 //
 // Error bounds in ulp (with fma / the baseline without), which tests/test_math.py measures and holds:
 //   float   exp 1.1   expm1 1.8   log 0.9   log1p 1.5   sigmoid, sigmoid_rest 2.4   tanh 1.7   rsqrt 1.5
-//           erf 1.4 / 1.5   x_sigmoid 2.7   ndtr 4.7 / 5.0   x_ndtr 6.7 / 8.5   exp_neg_sq 1.3 / 2.2   erfc 7 / 8 (at 0, where it feels the rounding of its variable threefold)
+//           erf 1.4 / 1.5   x_sigmoid 2.7   ndtr 4.7 / 5.0   x_ndtr 6.7 / 8.5   exp_neg_sq 1.3 / 2.2   erfc 7 / 8 (at
+//           0, where it feels the rounding of its variable threefold)
 //   double  exp 1.1   expm1 1.7   sigmoid 2.4   tanh 1.7   rsqrt 1.5   exp_neg_sq 1.4
 // A denormal result is off by up to one more unit. sqrt and recip are correctly rounded; sin, cos and pow,
 // and log, log1p, erf and erfc of double, are libm's. Denormal arguments and results are kept.
@@ -328,8 +329,8 @@ AVO_SIGMOID_REST(float)
 AVO_SIGMOID_REST(double)
 #undef AVO_SIGMOID_REST
 
-// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, and has lost the sign of a zero: there
-// the product is the quotient.
+// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, and has lost the sign of a zero:
+// there the product is the quotient.
 template <class R> AVO_INLINE R r_quotient(R a, R b, [[maybe_unused]] R r) {
 #if AVO_HAS_FMA
   const R q = a * r, corrected = r_fma(r_fma(-b, q, a), r, q);

@@ -171,8 +171,8 @@ AVO_MATH float m_sigmoid(float x) {
   const float e = m_exp(-fabsf(x)), upper = avo_rcp_refined(1.0f + e);
   return x < 0.0f ? e * upper : upper;
 }
-// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, and has lost the sign of a zero: there
-// the product is the quotient.
+// a / b, r = 1 / b: the product, and its remainder. That is NaN beside an infinity, and has lost the sign of a zero:
+// there the product is the quotient.
 AVO_MATH float m_quotient(float a, float b, float r) {
   const float q = a * r, corrected = fmaf(fmaf(-b, q, a), r, q);
   return fabsf(corrected) > 0.0f ? corrected : q;

@@ -54,8 +54,8 @@ struct PartSpec {
 
 enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Finish };
 
-// What a variant takes: rows of one width (that number), rows of whole 16-byte chunks that start at one, or any rows. As
-// templates are told it (csrc/device/tile.cuh).
+// What a variant takes: rows of one width (that number), rows of whole 16-byte chunks that start at one, or any rows.
+// As templates are told it (csrc/device/tile.cuh).
 constexpr int64_t kWholeChunks = -1, kAnyWidth = 0;
 
 struct Variant {
