@@ -69,6 +69,8 @@ class OpDef:
         formula: the formula, for documentation and as a comment in the generated code.
         source: where the formula comes from.
         spans: the span of each tensor argument that is not the shape of the first one: ``{"weight": "N"}``.
+        integers: tensor arguments of whole numbers (int64 or int32), of span "M": the definition sees int64, and compares it
+            with ``torch.arange`` of the columns.
         parts: tensor arguments that hold several values for each column, and the names of those:
             ``{"x": ("gate", "up")}`` is a tensor of twice the columns. The definition takes it apart by
             ``x.chunk(2, -1)`` or, if ``interleaved``, by ``x[..., 0::2]`` and ``x[..., 1::2]``; an own gradient
@@ -82,6 +84,7 @@ class OpDef:
         choices: the admissible values of each string argument.
         twin: the torch function of the same signature, compared with in tests and benchmarks.
         widths: row widths N worth a specialised kernel, by direction ("forward", "backward"); earned by measurement.
+        packaged: whether its CUDA kernels are compiled with the package. Else each is when it is first called.
         samples: calls for the tests.
     """
 
@@ -92,6 +95,7 @@ class OpDef:
     formula: str
     source: str
     spans: dict[str, str] = field(default_factory=dict)
+    integers: tuple[str, ...] = ()
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     interleaved: bool = False
     results: tuple[str, ...] = ("y",)
@@ -101,4 +105,5 @@ class OpDef:
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     twin: Callable[..., Any] | None = None
     widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    packaged: bool = True
     samples: tuple[Sample, ...] = ()

@@ -31,6 +31,13 @@ def emit(record: OpDef, case: Case) -> CpuKernel | None:
     return _Kernel(record, case).kernel() if case.graph.results else None
 
 
+# A value of a row beside those of its elements.
+_OF_ROW: dict[str, Any] = {
+    "row_value": lambda text: f"V({text})",
+    "row_mask": lambda text: f"m_ne(V(C({text})), V(C(0)))",
+}
+
+
 class _Kernel:
     def __init__(self, record: OpDef, case: Case) -> None:
         self.record, self.case = record, case
@@ -179,7 +186,7 @@ class _Kernel:
                 [node]
             )
             out += [f"    {line}" for line in lines]
-            out.append(f"    const C {name} = {value};")
+            out.append(f"    const {'auto' if node.is_mask else 'C'} {name} = {value};")
             known[node.index] = name
         return out
 
@@ -192,15 +199,17 @@ class _Kernel:
             if node.index in seen or node.index in known:
                 return
             seen.add(node.index)
-            if node.op == "load":
+            if node.op in ("load", "column"):
                 wanted.append(node)
             for x in node.args:
                 visit(x)
 
         for root in roots:
             visit(root)
-        lines = [f"const V {identifier(x.attr)} = part.load({x.attr}_row + c);" for x in wanted]
-        return lines, {**known, **{x.index: identifier(x.attr) for x in wanted}}
+        names = {x.index: identifier(x.attr) if x.op == "load" else "column" for x in wanted}
+        values = [f"part.load({x.attr}_row + c)" if x.op == "load" else "numbers_from<C>(c)" for x in wanted]
+        lines = [f"const V {name} = {v};" for name, v in zip(names.values(), values, strict=True)]
+        return lines, {**known, **names}
 
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
@@ -209,7 +218,7 @@ class _Kernel:
         names = [self.names.of(n) for n in nodes]
         out = [f"    V {name}_lanes({start[n.op]});" for name, n in zip(names, nodes, strict=True)]
         loads, spelled = self._loads([n.args[0] for n in nodes], known)
-        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})", spell=self._spell)
+        body = Body(self.names.scope(), spelled, "const V", spell=self._spell, **_OF_ROW)
         lines, values = body.emit([n.args[0] for n in nodes])
         sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
         inner = [*loads, *lines]
@@ -247,7 +256,7 @@ class _Kernel:
             return out
         roots = [*self.stores.values(), *(v.args[0] for v in self.sums.values())]
         loads, spelled = self._loads(roots, known)
-        body = Body(self.names.scope(), spelled, "const V", row_value=lambda t: f"V({t})", spell=self._spell)
+        body = Body(self.names.scope(), spelled, "const V", spell=self._spell, **_OF_ROW)
         lines, values = body.emit(roots)
         inner = [*loads, *lines]
         inner += [

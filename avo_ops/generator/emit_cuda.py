@@ -66,7 +66,7 @@ class Emitter:
 
         def unit(dtypes: str, row: Json) -> str | None:
             name = f"{family.name}__{dtypes.replace(',', '_')}"
-            if dtypes in schedule.ON_DEMAND or family.name not in self.usual:
+            if dtypes in schedule.ON_DEMAND or family.name not in self.usual or not self.record.packaged:
                 return name
             if not any(v["exact"] == "chunks" for v in family.variants[dtypes]):
                 return None
@@ -408,7 +408,8 @@ class _RowKernel:
         for n in self.column_loads:
             add("ptr", n.attr, f"const W* __restrict__ {n.attr}_ptr")
         for n in self.statistics:
-            add("ptr", n.attr, f"const compute_t<X>* __restrict__ {n.attr}_ptr")
+            number = "int64_t" if n.attr in self.record.integers else "compute_t<X>"
+            add("ptr", n.attr, f"const {number}* __restrict__ {n.attr}_ptr")
         for name in self.stores:
             add("ptr", name, f"X* __restrict__ {name}_ptr")
             if strided:
@@ -672,7 +673,7 @@ class _RowKernel:
                 self.names, known, "const C", approximate="<A>", element=False, keep={node.index}
             ).emit([node])
             out += [f"    {line}" for line in lines]
-            out.append(f"    const C {name} = {value};")
+            out.append(f"    const {'auto' if node.is_mask else 'C'} {name} = {value};")
             known[node.index] = name
         return out
 
@@ -701,6 +702,9 @@ class _RowKernel:
     def _element(self, k: int, known: dict[int, str]) -> dict[int, str]:
         """Spellings of the operands inside an element of pass k."""
         spelled = dict(known)
+        for n in self.nodes:
+            if n.op == "column":
+                spelled[n.index] = "C(tile.column(p) + j)"
         for n in self.row_loads:
             spelled[n.index] = f"{n.attr}_vec[p][j]"
         for n in self.column_loads:

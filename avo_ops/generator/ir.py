@@ -112,12 +112,12 @@ PRIMITIVES: dict[str, Primitive] = {
 
 MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
 REDUCTIONS = ("sum", "amax", "amin")
-LEAVES = ("load", "scalar", "const", "size")
+LEAVES = ("load", "scalar", "const", "size", "column")
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One value. ``attr``: a load's or scalar's argument name, a constant's value, a reduction's or size's axis."""
+    """One value. ``attr``: a load's or scalar's argument name, a constant's value, an axis (of a reduction, size or column)."""
 
     op: str
     args: tuple[Node, ...]
@@ -187,6 +187,10 @@ class Builder:
 
     def size(self, axis: Span) -> Node:
         return self.make("size", attr=axis)
+
+    def column(self) -> Node:
+        """The number of each column, from 0."""
+        return self.make("column", attr=Span.COLS, span=Span.COLS)
 
 
 @dataclass(frozen=True)
@@ -268,6 +272,8 @@ def evaluate(graph: Graph, values: dict[str, torch.Tensor], rows: int, cols: int
             value = torch.full((1, 1), node.attr, dtype=some.dtype)
         elif node.op == "size":
             value = torch.full((1, 1), float(rows if node.attr == Span.ROWS else cols), dtype=some.dtype)
+        elif node.op == "column":
+            value = torch.arange(cols).reshape(1, cols)
         elif node.is_reduction:
             dim = 0 if node.attr == Span.ROWS else 1
             value = getattr(torch, node.op)(args[0], dim, keepdim=True)

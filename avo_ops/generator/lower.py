@@ -125,7 +125,7 @@ class _Lowering:
         return [spans[d] for d in chosen if spans[d]]
 
     def lower(self, node: torch.fx.Node) -> Any:
-        name = str(node.target).removeprefix("aten.").split(".")[0]
+        name = str(node.target).removeprefix("aten.").removeprefix("prims.").split(".")[0]
         args = list(node.args)
         if node.target in _ON_SIZES:
             return self.builder.make(_ON_SIZES[node.target], *(self.operand(a) for a in args))
@@ -245,6 +245,17 @@ def _mean(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     return total
 
 
+def _arange(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    """The numbers of the columns, from 0 in steps of 1."""
+    bounds = args if len(args) > 1 else [0, *args]
+    step = node.kwargs.get("step", bounds[2] if len(bounds) > 2 else 1)
+    if str(node.target).startswith("prims."):
+        bounds, step = [node.kwargs["start"], *args], node.kwargs["step"]
+    if (bounds[0], step) != (0, 1) or low.dims(node) != [Span.COLS]:
+        raise _Unsupported("an arange that does not number the columns, from 0 in steps of 1, is not supported")
+    return low.builder.column()
+
+
 def _fill(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     name = str(node.target)
     if "zeros" in name or "empty" in name:
@@ -259,7 +270,7 @@ def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     if dtype == torch.bool:
         return low.mask(args[0])
     value = low.operand(args[0])
-    if dtype == torch.float64:
+    if dtype in (torch.float64, torch.int64):  # whole numbers stay so
         return value
     if dtype not in _ROUNDINGS:
         raise _Unsupported(f"a cast to {dtype} is not supported")
@@ -272,7 +283,7 @@ _HANDLERS: dict[str, Handler] = {
     "amin": _reduction("amin"), "mean": _mean, "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
     "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
     "convert_element_type": _cast, "copy": _copy, "empty": _fill, "empty_like": _fill, "empty_permuted": _fill,
-    "new_zeros": _fill, "new_ones": _fill, "new_full": _fill,
+    "new_zeros": _fill, "new_ones": _fill, "new_full": _fill, "arange": _arange, "iota": _arange,
 }  # fmt: skip
 
 

@@ -151,6 +151,8 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
     out: Json = {"name": a.name, "kind": a.kind}
     if a.kind == "tensor":
         out |= {"span": a.span.text, "optional": a.optional, **_parts_json(record, a.parts)}
+        if a.integer:
+            out["integer"] = True
     elif a.kind == "str":
         out["choices"] = list(a.choices)
     elif a.kind == "mask":

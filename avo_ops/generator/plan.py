@@ -35,6 +35,7 @@ class Argument:
     choices: tuple[str, ...] = ()
     length: int = 0
     parts: tuple[str, ...] = ()
+    integer: bool = False
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -116,8 +117,11 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
                 span,
                 record.choices.get(a.name, ()),
                 parts=record.parts.get(a.name, ()),
+                integer=a.name in record.integers,
             )
         )
+        if a.name in record.integers and span != Span.ROWS:
+            raise ValueError(f"{record.name}: the tensor {a.name} of whole numbers must have the span M")
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
         for name in (a.name, *record.parts.get(a.name, ())):
@@ -158,7 +162,7 @@ def _joint(
 ) -> Graph:
     """Results and gradients of one pattern in normal form, before anything is cut."""
     tensors = [a for a in arguments if a.kind == "tensor" and pattern.present.get(a.name, True)]
-    scalars = [a.name for a in arguments if a.kind == "float"]
+    scalars = [a.name for a in arguments if _is_scalar(record, a)]
 
     def call(by_name: dict[str, torch.Tensor], numbers: dict[str, torch.Tensor], cols: Any) -> Any:
         packed = {
@@ -166,12 +170,12 @@ def _joint(
             for a in tensors
             if a.parts
         }
-        return record.definition(**_keywords(arguments, pattern, {**by_name, **packed}, numbers, cols))
+        return record.definition(**_keywords(record, arguments, pattern, {**by_name, **packed}, numbers, cols))
 
     gradient = record.gradient
     stated = None
     if gradient is not None:
-        fixed = _keywords(arguments, pattern, {}, {}, 0)
+        fixed = _keywords(record, arguments, pattern, {}, {}, 0)
 
         def stated(g: Any, a: Any, r: Any) -> dict[str, torch.Tensor]:
             assert gradient is not None
@@ -180,10 +184,10 @@ def _joint(
     try:
         traced = trace(
             call,
-            [Operand(name, a.span) for a in tensors for name in a.operands],
+            [Operand(name, a.span, a.integer) for a in tensors for name in a.operands],
             scalars,
             record.results,
-            differentiable=[name for a in tensors for name in a.operands],
+            differentiable=[name for a in tensors if not a.integer for name in a.operands],
             grads=grads,
             gradient=stated,
         )
@@ -200,7 +204,13 @@ def _located(record: OpDef, error: TraceError) -> TraceError:
     return TraceError(f"{code.co_filename}:{code.co_firstlineno}: {error}")
 
 
+def _is_scalar(record: OpDef, a: Argument) -> bool:
+    """Whether kernels take the argument as a number. The int that names the column dim is none."""
+    return a.kind == "float" or (a.kind == "int" and a.name != record.columns.arg)
+
+
 def _keywords(
+    record: OpDef,
     arguments: Sequence[Argument],
     pattern: _Pattern,
     tensors: dict[str, Any],
@@ -213,7 +223,7 @@ def _keywords(
     for a in arguments:
         if a.kind == "tensor":
             values[a.name] = tensors.get(a.name)
-        elif a.kind == "float":
+        elif _is_scalar(record, a):
             values[a.name] = numbers.get(a.name)
         else:
             values[a.name] = pattern.chosen[a.name] if a.kind == "str" else fixed[a.kind]
@@ -436,11 +446,13 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         needed |= loads | {a.name for a in tensors if loads & {*a.parts}}
     operands_of = {a.name: a.operands for a in tensors}
     differentiable = tuple(
-        a.name for a in tensors if any(_differs_from_zero(d, a.operands) for d in derived.values())
+        a.name
+        for a in tensors
+        if not a.integer and any(_differs_from_zero(d, a.operands) for d in derived.values())
     )
     differentiable = differentiable or (tensors[0].name,)
     saved_results = [r for r in record.results if r in needed]
-    dtype_of = {r: record.dtypes.get(r, tensors[0].name) for r in record.results}
+    dtype_of = {r: record.dtypes.get(r, tensors[0].name) for r in record.results}  # or "compute"
     first = derived[0, grad_sets[0]]
     span_of = {r: first.forward.results[r].span for r in record.results}
     # Gradients that are one value in every case are returned once.

@@ -79,13 +79,14 @@ def _unchanged(text: str) -> str:
 class Body:
     """Straight-line code for some roots: ``known`` nodes have a name already, shared ones get one.
 
-    ``row_value`` spells a value that does not vary along the columns where an element is computed.
+    ``row_value`` spells a value that does not vary along the columns where an element is computed, ``row_mask`` a mask.
     """
 
     names: Names
     known: dict[int, str]
     declare: str  # how a value is declared, as in "const C"
     row_value: Callable[[str], str] = _unchanged
+    row_mask: Callable[[str], str] = _unchanged
     element: bool = True
     keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
     approximate: str = ""  # follows the name of a function that has an accuracy
@@ -136,7 +137,8 @@ class Body:
     def _expression(self, node: Node, known: dict[int, str]) -> tuple[str, int]:
         if node.index in known:
             text = known[node.index]
-            return (self.row_value(text) if self.element and not node.span & Span.COLS else text), 9
+            of_row = self.element and not node.span & Span.COLS
+            return ((self.row_mask if node.is_mask else self.row_value)(text) if of_row else text), 9
         if node.op == "const":
             text = literal(node.attr)
             return (self.row_value(text) if self.element else text), 9

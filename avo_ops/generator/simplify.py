@@ -238,8 +238,14 @@ def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) ->
 
 
 def _splits(value: Node, phase: dict[int, int], at: int) -> bool:
-    """Whether the sum of ``value``, which becomes known in phase ``at``, splits into sums that are known earlier."""
-    return all(phase[t.value.index] + 1 < at for t in _terms(value) if t.value is not None)
+    """Whether the sum of ``value``, which becomes known in phase ``at``, splits into sums that are known earlier.
+
+    A difference from a row's largest or least value does not: it may be much smaller than these.
+    """
+    terms = _terms(value)
+    if any(t.value is None and any(f.op in ("amax", "amin") for f in t.factors) for t in terms):
+        return False
+    return all(phase[t.value.index] + 1 < at for t in terms if t.value is not None)
 
 
 @dataclass(frozen=True)

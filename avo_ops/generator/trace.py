@@ -44,6 +44,7 @@ class Operand:
 
     name: str
     span: Span
+    integer: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,16 +155,16 @@ def trace(
     env = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     mode = FakeTensorMode(shape_env=env)
 
-    def fake(shape: tuple[int, ...]) -> torch.Tensor:
+    def fake(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> torch.Tensor:
         context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * len(shape))
-        tensor: torch.Tensor = mode.from_tensor(
-            torch.empty(shape, dtype=torch.float64), symbolic_context=context
-        )
+        tensor: torch.Tensor = mode.from_tensor(torch.empty(shape, dtype=dtype), symbolic_context=context)
         return tensor
 
     anchor = fake((_ROWS, _COLS))
     rows, cols = anchor.shape
-    inputs = [fake(shape_of(o.span, _ROWS, _COLS)) for o in operands]
+    inputs = [
+        fake(shape_of(o.span, _ROWS, _COLS), torch.int64 if o.integer else torch.float64) for o in operands
+    ]
     inputs += [fake(()) for _ in scalars]
     watch = _Watch(dict(zip((*(o.name for o in operands), *scalars), inputs, strict=True)), env)
     try:
@@ -206,7 +207,8 @@ def trace(
                 stated = gradient(
                     dict(zip(grads, incoming, strict=True)), arguments, dict(zip(results, outs, strict=True))
                 )
-            return (*outs, *(stated[n] for n in wanted))
+            # What it does not name has no gradient.
+            return (*outs, *(stated[n] if n in stated else torch.zeros_like(by_name[n]) for n in wanted))
 
         def used_results(*leaves: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
             outs = results_of(*leaves)

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 
 from .. import plan_file
-from ..definitions import CATALOGUE
+from ..definitions import CATALOGUE, COMPOSITES
 from . import native_library
 from .accelerator import direct_call
 from .counters import note_definition, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
 from .explain import Explanation, explain, remember
 from .plan import generated_folder, operator_from_json
-from .register import register_operator
+from .register import register_composite, register_operator
 from .store import Compiler, KernelStore, default_cache_folder
 
 NAMESPACE = "avo"
@@ -77,6 +77,8 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
         operator = operator_from_json(entry)
         register_operator(library, operator, records[entry["name"]])
         remember(NAMESPACE, operator)
+    for composite in COMPOSITES:
+        register_composite(library, composite)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
 

@@ -165,7 +165,8 @@ def statistics_again(operator: Operator) -> tuple[tuple[int, ...], Callable[...,
     known = [op.returns[i].name for kind, i in operator.saved if kind == "return" and i < results]
     needed: set[str] = set()
     for case in op.cases.values():
-        needed |= case.expression.loads(names, [case.expression.results[n] for n in known])
+        own = [n for n in names if n in case.expression.results]  # a case may do without some
+        needed |= case.expression.loads(own, [case.expression.results[n] for n in known])
     saved = [i for kind, i in operator.saved if kind == "arg"]
     extra = tuple(
         i for i in op.tensors

@@ -94,6 +94,9 @@ class Expression:
             if isinstance(number, Tensor):
                 return number
             return torch.full((), number, dtype=space.dtype, device=space.device)
+        if op == "column":
+            sizes = [s if d in space.columns else 1 for d, s in enumerate(space.sizes)]
+            return torch.arange(space.extent("N"), device=space.device).reshape(sizes)
         if op in _REDUCTIONS:
             value = operands[0]
             shift = len(space.sizes) - value.dim()

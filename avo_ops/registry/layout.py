@@ -14,6 +14,7 @@ from .plan import Op, Return
 Tensor = torch.Tensor
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+INTEGERS = (torch.int64, torch.int32)
 MAX_DIMS = 64  # kMaxDims of csrc/runtime/layout.h
 
 
@@ -43,13 +44,15 @@ def _check_values(op: Op, args: Sequence[Any]) -> None:
             raise _fail(op, f"{a.name} must have {a.length} entries, but has {len(value)}")
 
 
-def _check_tensor(op: Op, name: str, tensor: Tensor, primary: Tensor) -> None:
-    if tensor.dtype not in DTYPES:
-        raise _fail(
-            op,
-            f"{name} must be a floating-point tensor (float32, float16, bfloat16 or float64), "
-            f"but is {_name(tensor.dtype)}",
+def _check_tensor(op: Op, a: Any, tensor: Tensor, primary: Tensor) -> None:
+    name = a.name
+    if tensor.dtype not in (INTEGERS if a.integer else DTYPES):
+        wanted = (
+            "a tensor of whole numbers (int64 or int32)"
+            if a.integer
+            else "a floating-point tensor (float32, float16, bfloat16 or float64)"
         )
+        raise _fail(op, f"{name} must be {wanted}, but is {_name(tensor.dtype)}")
     if tensor.device != primary.device:
         raise _fail(
             op,
@@ -134,7 +137,7 @@ def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, 
 def _common_shape(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
     """The shape that the tensors of span MN have, or broadcast to."""
     primary, name = args[op.primary], op.arguments[op.primary].name
-    _check_tensor(op, name, primary, primary)
+    _check_tensor(op, op.arguments[op.primary], primary, primary)
     sizes = tuple(primary.shape)
     if op.arguments[op.primary].parts:
         sizes = _part_shape(op, args, sizes)
@@ -142,7 +145,7 @@ def _common_shape(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
         a, value = op.arguments[i], args[i]
         if value is None:
             continue
-        _check_tensor(op, a.name, value, primary)
+        _check_tensor(op, a, value, primary)
         if a.span != "MN" or a.parts or i == op.primary:
             continue
         try:

@@ -35,6 +35,8 @@ _SHORT_NAMES = {
     torch.float16: "f16",
     torch.bfloat16: "bf16",
     torch.float64: "f64",
+    torch.int64: "i64",
+    torch.int32: "i32",
 }
 
 
@@ -98,7 +100,8 @@ def _optional_returns(schema: str) -> list[bool]:
 def _arg_line(arg: Record) -> str:
     match arg["kind"]:
         case "tensor":
-            return _line("arg", arg["name"], "tensor", arg["span"], int(arg.get("optional", False)))
+            numbers = ["integer"] if arg.get("integer") else []
+            return _line("arg", arg["name"], "tensor", arg["span"], int(arg.get("optional", False)), *numbers)
         case "mask":
             return _line("arg", arg["name"], "mask", arg["length"])
         case "str":
@@ -216,7 +219,9 @@ def _argument_line(value: object) -> str:
         value = TensorSpec(tuple(value.shape), value.dtype, value.stride(), value.data_ptr() % 256)
     if isinstance(value, TensorSpec):
         if value.dtype not in _SHORT_NAMES:
-            raise NativeError(f"a tensor to describe must be of a floating-point dtype, but is {value.dtype}")
+            raise NativeError(
+                f"a tensor to describe must be of a floating-point dtype, int64 or int32, but is {value.dtype}"
+            )
         strides = _contiguous_strides(value.sizes) if value.strides is None else value.strides
         return _line(
             "tensor", _SHORT_NAMES[value.dtype], value.address, len(value.sizes), *value.sizes, *strides

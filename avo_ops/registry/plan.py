@@ -30,6 +30,7 @@ class Argument:
     length: int = 0
     parts: tuple[str, ...] = ()
     interleaved: bool = False
+    integer: bool = False
 
     def none_value(self, compute: torch.dtype) -> float | None:
         """The value that None stands for, by the dtype of the math."""
@@ -169,6 +170,7 @@ def _op(data: Mapping[str, Any]) -> Op:
             length=a.get("length", 0),
             parts=tuple(a.get("parts", ())),
             interleaved=a.get("interleaved", False),
+            integer=a.get("integer", False),
         )
         for a in data["args"]
     )

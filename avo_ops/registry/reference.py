@@ -38,7 +38,7 @@ def _widened(op: Op, args: Sequence[Any], space: Space) -> list[Any]:
         elif value is None:
             out.append(None)
         else:
-            wide = value.to(space.dtype)
+            wide = value.to(torch.int64 if a.integer else space.dtype)
             out.append(wide.expand(space.sizes) if i in op.elements and len(op.elements) > 1 else wide)
     return out
 
@@ -129,7 +129,9 @@ def derived(op: Op) -> Definition:
                 r for r, e in zip(op.returns, exists, strict=True) if e and not (empty and r.span == "MN")
             ]
             names = [name for r in wanted for name in r.parts or (r.name,)]
-            values = case.expression.evaluate(names, _operands(op, args, space), space)
+            own = [n for n in names if n in case.expression.results]  # a case may do without some statistic
+            values = case.expression.evaluate(own, _operands(op, args, space), space)
+            values |= {n: torch.zeros((), dtype=space.dtype, device=space.device) for n in names if n not in own}
             for i, r in enumerate(op.returns):
                 if not exists[i]:
                     continue
@@ -161,7 +163,9 @@ def statistics(op: Op, known: Sequence[str], names: Sequence[str]) -> Callable[.
         space = replace(space_of_tensors(op, args), dtype=dtype)
         expression = case.expression
         at_hand = {expression.results[n]: t.to(dtype) for n, t in zip(known, results, strict=True)}
-        found = expression.evaluate(names, _operands(op, args, space), space, at_hand)
-        return [_finished(op, by_name[n], found[n], args, space) for n in names]
+        own = [n for n in names if n in expression.results]  # a case may do without some
+        found = expression.evaluate(own, _operands(op, args, space), space, at_hand)
+        nothing = torch.zeros((), dtype=space.dtype, device=space.device)
+        return [_finished(op, by_name[n], found.get(n, nothing), args, space) for n in names]
 
     return run

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..definitions.composites import Composite
 from ..definitions.record import OpDef
 from . import accelerator, autograd
 from .counters import noted
@@ -47,6 +48,12 @@ def register_operator(library: torch.library.Library, operator: Operator, record
     if not accelerator.register_autograd(library, operator, kernels):
         for name, kernel in kernels.items():
             library.impl(name, kernel, "Autograd")  # type: ignore[no-untyped-call]
+
+
+def register_composite(library: torch.library.Library, composite: Composite) -> None:
+    """Define an operator that calls others: torch differentiates, batches and compiles through it."""
+    library.define(f"{composite.name}{composite.schema}", tags=_TAGS)  # type: ignore[no-untyped-call]
+    library.impl(composite.name, composite.function, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
 
 
 def _define(library: torch.library.Library, op: Op, definition: Definition) -> None:

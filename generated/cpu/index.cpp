@@ -12,6 +12,8 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_bias[];
 AVO_HIDDEN extern const int kernels_bias_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_gated[];
 AVO_HIDDEN extern const int kernels_gated_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_cross_entropy_rows[];
+AVO_HIDDEN extern const int kernels_cross_entropy_rows_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_layer_norm[];
 AVO_HIDDEN extern const int kernels_layer_norm_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[];
@@ -43,6 +45,7 @@ extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int
   at = gather(kernels_activations, kernels_activations_count, at);
   at = gather(kernels_bias, kernels_bias_count, at);
   at = gather(kernels_gated, kernels_gated_count, at);
+  at = gather(kernels_cross_entropy_rows, kernels_cross_entropy_rows_count, at);
   at = gather(kernels_layer_norm, kernels_layer_norm_count, at);
   at = gather(kernels_rms_norm, kernels_rms_norm_count, at);
   at = gather(kernels_l2_normalize, kernels_l2_normalize_count, at);

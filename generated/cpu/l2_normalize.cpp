@@ -55,7 +55,7 @@ AVO_KERNEL void l2_normalize_backward(const AvoCpuArgs* a, int64_t row_begin, in
     C* grad_x_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 2, N));
     const C scale = load_stat<C>(a, 2, row);
     const C norm = load_stat<C>(a, 3, row);
-    const C t1 = m_gt(norm, eps);
+    const auto t1 = m_gt(norm, eps);
     V t2_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
       V t2_block(C(0));

@@ -59,7 +59,7 @@ AVO_INLINE void l2_normalize_backward(
     } else {
       fetch(row, y_vec, grad_vec, scale, norm);
     }
-    const C t1 = m_gt(norm, eps);
+    const auto t1 = m_gt(norm, eps);
     C t2 = C(0);
     tile.each([&](int p, int j) {
       t2 += y_vec[p][j] * grad_vec[p][j];

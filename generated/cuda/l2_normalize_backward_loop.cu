@@ -24,7 +24,7 @@ AVO_INLINE void l2_normalize_backward_loop(
     const bool live = row < M;
     const C scale = live ? scale_ptr[row] : C(0);
     const C norm = live ? norm_ptr[row] : C(0);
-    const C t1 = m_gt(norm, eps);
+    const auto t1 = m_gt(norm, eps);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);

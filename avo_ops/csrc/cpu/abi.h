@@ -17,6 +17,8 @@
 #define AVO_F16 1
 #define AVO_BF16 2
 #define AVO_F64 3
+#define AVO_I64 4 // whole numbers, of span-M operands alone
+#define AVO_I32 5
 
 // Columns that a kernel of class pointwise stages at a time, and the slack of every row buffer.
 #define AVO_POINTWISE_BLOCK 2048

@@ -285,6 +285,8 @@ template <class C> AVO_INLINE C load_stat(const AvoCpuArgs *a, int operand, int6
   const AvoOperand &source = a->operands[operand];
   const int64_t offset = row_offset(a, source, row);
   if (source.dtype == kDtype<C>) return ((const C *)source.data)[offset];
+  if (source.dtype == AVO_I64) return C(((const int64_t *)source.data)[offset]);
+  if (source.dtype == AVO_I32) return C(((const int32_t *)source.data)[offset]);
   C lanes[kLanes];
   stage_in<C>(source, offset, lanes, 1);
   return lanes[0];

@@ -388,6 +388,15 @@ constexpr int64_t kSumBlock = 256;
 AVO_INLINE int64_t block_end(int64_t begin, int64_t end) { return end - begin < kSumBlock ? end : begin + kSumBlock; }
 
 // f(c, Whole) for each full vector of columns [begin, end), then f(c, Tail) for what is left.
+// c, c + 1, ... + 15.
+template <class C> AVO_INLINE Vec<C> numbers_from(int64_t c) {
+  Vec<C> out;
+  repeat<Vec<C>::kRegs>([&](auto r) AVO_LAMBDA {
+    repeat<Vec<C>::kPerReg>([&](auto i) AVO_LAMBDA { out.r[r][int(i)] = C(r * Vec<C>::kPerReg + i); });
+  });
+  return out + Vec<C>(C(c));
+}
+
 template <class C, class F> AVO_INLINE void sweep(int64_t begin, int64_t end, const F &f) {
   int64_t c = begin;
   for (; c + kLanes <= end; c += kLanes) f(c, Whole{});

@@ -7,11 +7,11 @@
 namespace avo {
 namespace {
 
-const char *const kShortNames[kDtypes] = {"f32", "f16", "bf16", "f64"};
+const char *const kShortNames[kAllDtypes] = {"f32", "f16", "bf16", "f64", "i64", "i32"};
 
 struct TorchCodes {
-  int32_t of[kDtypes] = {aoti_torch_dtype_float32(), aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(),
-                         aoti_torch_dtype_float64()};
+  int32_t of[kAllDtypes] = {aoti_torch_dtype_float32(), aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(),
+                            aoti_torch_dtype_float64(), aoti_torch_dtype_int64(),   aoti_torch_dtype_int32()};
 };
 
 const TorchCodes &codes() {
@@ -24,14 +24,14 @@ const TorchCodes &codes() {
 const char *short_name(Dtype dtype) { return dtype == Dtype::None ? "none" : kShortNames[index_of(dtype)]; }
 
 Dtype dtype_of_short_name(const std::string &name) {
-  for (int i = 0; i < kDtypes; ++i)
+  for (int i = 0; i < kAllDtypes; ++i)
     if (name == kShortNames[i]) return static_cast<Dtype>(i);
   return Dtype::None;
 }
 
 Dtype dtype_from_torch(int32_t code) {
   const TorchCodes &known = codes();
-  for (int i = 0; i < kDtypes; ++i)
+  for (int i = 0; i < kAllDtypes; ++i)
     if (known.of[i] == code) return static_cast<Dtype>(i);
   return Dtype::None;
 }

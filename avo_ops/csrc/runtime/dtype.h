@@ -1,4 +1,4 @@
-// The four dtypes that kernels know, and their translation from and to torch's dtype codes.
+// The dtypes that kernels know, four for the math and two of whole numbers, and their translation from and to torch's dtype codes.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,27 @@
 
 namespace avo {
 
-enum class Dtype : int8_t { F32 = AVO_F32, F16 = AVO_F16, BF16 = AVO_BF16, F64 = AVO_F64, None = -1 };
+enum class Dtype : int8_t {
+  F32 = AVO_F32,
+  F16 = AVO_F16,
+  BF16 = AVO_BF16,
+  F64 = AVO_F64,
+  I64 = AVO_I64,
+  I32 = AVO_I32,
+  None = -1
+};
 
-inline constexpr int kDtypes = 4;
+inline constexpr int kDtypes = 4; // those of the math, which come first
+inline constexpr int kAllDtypes = 6;
+
+inline bool is_integer(Dtype dtype) { return dtype == Dtype::I64 || dtype == Dtype::I32; }
 
 inline int index_of(Dtype dtype) { return static_cast<int>(dtype); }
 
-inline int64_t size_of(Dtype dtype) { return dtype == Dtype::F64 ? 8 : dtype == Dtype::F32 ? 4 : 2; }
+inline int64_t size_of(Dtype dtype) {
+  if (dtype == Dtype::F64 || dtype == Dtype::I64) return 8;
+  return dtype == Dtype::F32 || dtype == Dtype::I32 ? 4 : 2;
+}
 
 // Short names, as in plan.json: "f32".
 const char *short_name(Dtype dtype);

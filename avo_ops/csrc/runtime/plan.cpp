@@ -9,6 +9,8 @@
 namespace avo {
 namespace {
 
+constexpr int64_t kMostWholeNumbers = int64_t{1} << 24; // that float32 holds one by one
+
 std::string shape(const TensorView &tensor) { return list_text(tensor.sizes, tensor.ndim); }
 
 std::string device_name(const TensorView &tensor) {
@@ -41,7 +43,10 @@ const Case *find_case(const Op &op, uint64_t key) {
 }
 
 void check_tensor(const Op &op, const ArgSpec &spec, const TensorView &tensor, const TensorView &primary) {
-  if (tensor.dtype == Dtype::None)
+  if (spec.integer && !is_integer(tensor.dtype))
+    fail(op.subject, ": ", spec.name, " must be a tensor of whole numbers (int64 or int32), but is ",
+         torch_dtype_name(tensor.torch_dtype));
+  if (!spec.integer && (tensor.dtype == Dtype::None || is_integer(tensor.dtype)))
     fail(op.subject, ": ", spec.name,
          " must be a floating-point tensor (float32, float16, bfloat16 or float64), but is ",
          torch_dtype_name(tensor.torch_dtype));
@@ -361,6 +366,10 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   plan_returns(op, plan, keep_strides);
 
   if (plan.numel == 0) plan_empty(op, plan);
+  else if (op.integers && plan.compute == Dtype::F32 && plan.N > kMostWholeNumbers) {
+    plan.outcome = Outcome::Definition;
+    plan.reason = "float32 does not hold the numbers of so many columns";
+  }
   else if (target.cuda) plan_cuda(plan);
   else plan_cpu(plan);
 }

@@ -83,7 +83,7 @@ void plan_casts(Plan &plan) {
       use_copy(operand, plan.n_strides);
   });
   for_each(plan, Span::M, [&](Operand &operand) {
-    set_cast(operand, plan.compute, plan.m_strides);
+    set_cast(operand, is_integer(operand.declared) ? Dtype::I64 : plan.compute, plan.m_strides);
     if (!same_layout(operand.sizes, operand.ndim, operand.kernel_strides(), plan.m_strides))
       use_copy(operand, plan.m_strides);
   });

@@ -28,6 +28,7 @@ struct ArgSpec {
   std::string name;
   ArgKind kind = ArgKind::Tensor;
   Span span = Span::MN;
+  bool integer = false;             // of a tensor: of whole numbers
   bool optional = false;            // Tensor?, or float? with the two values below for None
   double none[2] = {0, 0};          // by compute dtype: float32, float64
   std::vector<std::string> choices; // of a str
@@ -141,6 +142,7 @@ struct Op {
   int rule_arg = -1;
   int primary = 0;
   int mask = -1; // the mask argument
+  bool integers = false; // some tensor is of whole numbers
   std::vector<ArgSpec> args;
   std::vector<ReturnSpec> returns;
   std::vector<PartSpec> parts;              // operands behind the returns

@@ -93,7 +93,7 @@ private:
   Dtype dtype(const char *what) {
     const std::string &word = in_.word(what);
     Dtype found = dtype_of_short_name(word);
-    if (found == Dtype::None) in_.error("unknown ", what, " '", word, "'");
+    if (found == Dtype::None || is_integer(found)) in_.error("unknown ", what, " '", word, "'");
     return found;
   }
   int bounded(const char *what, int64_t low, int64_t high) {
@@ -125,7 +125,7 @@ private:
     int x = index_of(dtype("dtype of MN operands"));
     const std::string &second = in_.word("dtype of N operands");
     int w = second == "-" ? kDtypes : index_of(dtype_of_short_name(second));
-    if (w < 0) in_.error("unknown dtype of N operands '", second, "'");
+    if (w < 0 || w > kDtypes) in_.error("unknown dtype of N operands '", second, "'");
     variant->symbol = in_.word("symbol");
     variant->unit = unit_;
     variant->min_n = in_.integer("min_n");
@@ -176,6 +176,11 @@ private:
     if (arg.kind == ArgKind::Tensor) {
       arg.span = span();
       arg.optional = bounded("optional", 0, 1);
+      if (in_.more()) {
+        if (in_.word("numbers") != "integer") in_.error("a tensor is of real numbers, or says 'integer'");
+        if (arg.span != Span::M) in_.error("a tensor of whole numbers must have the span M");
+        arg.integer = current_op().integers = true;
+      }
     } else if (arg.kind == ArgKind::Mask) {
       arg.length = bounded("length of the mask", 1, 32);
       current_op().mask = static_cast<int>(current_op().args.size());

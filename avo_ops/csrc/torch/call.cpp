@@ -40,6 +40,8 @@ Dtype dtype_of(at::ScalarType type) {
   case at::kHalf: return Dtype::F16;
   case at::kBFloat16: return Dtype::BF16;
   case at::kDouble: return Dtype::F64;
+  case at::kLong: return Dtype::I64;
+  case at::kInt: return Dtype::I32;
   default: return Dtype::None;
   }
 }

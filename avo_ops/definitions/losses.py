@@ -1,0 +1,95 @@
+"""Losses, row by row: their reductions are composites (composites.py)."""
+
+from __future__ import annotations
+
+import torch
+
+from .record import LAST, Arguments, Grads, OpDef, Sample, Tensor
+
+
+def _is_target(x: Tensor, target: Tensor) -> Tensor:
+    """A mask of the element of each row that the target names."""
+    return torch.arange(x.shape[-1], device=x.device) == target
+
+
+def _target_weight(x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor | float:
+    return 1.0 if weight is None else torch.where(_is_target(x, target), weight, 0.0).sum(-1, keepdim=True)
+
+
+def _total_weight(x: Tensor, weight: Tensor | None) -> Tensor | float:
+    return float(1) * x.shape[-1] if weight is None else weight.sum(-1)
+
+
+def cross_entropy_rows(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    smooth: str = "no",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> Tensor:
+    # In terms of x - max(x): log(sum(exp(x))) may be much larger than its distance from any x.
+    largest = x.amax(-1, keepdim=True).detach()
+    centred = x - largest
+    log_sum = torch.log(torch.exp(centred).sum(-1, keepdim=True))
+    loss = log_sum - torch.where(_is_target(x, target), centred, 0.0).sum(-1, keepdim=True)
+    loss = loss * _target_weight(x, target, weight)
+    if smooth == "yes":
+        weighted = centred if weight is None else centred * weight
+        others = log_sum * _total_weight(x, weight) - weighted.sum(-1, keepdim=True)
+        loss = loss * (1.0 - label_smoothing) + others * (label_smoothing / x.shape[-1])
+    loss = loss + z_loss * (largest + log_sum) ** 2
+    loss = torch.where((target >= 0) & (target < x.shape[-1]), loss, float("nan"))
+    return torch.where(target == ignore_index, 0.0, loss)
+
+
+def cross_entropy_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    x, target, weight, rest = args["x"], args["target"], args["weight"], 1.0 - args["label_smoothing"]
+    largest = x.amax(-1, keepdim=True)
+    exponential = torch.exp(x - largest)
+    total = exponential.sum(-1, keepdim=True)
+    log_sum_exp = largest + torch.log(total)
+    of_target = _target_weight(x, target, weight)
+    share = args["label_smoothing"] / x.shape[-1]
+    smooth = args["smooth"] == "yes"
+    of_all = of_target * rest + _total_weight(x, weight) * share if smooth else of_target
+    of_target = of_target * rest if smooth else of_target
+    gradient = exponential / total * (of_all + 2.0 * args["z_loss"] * log_sum_exp)
+    gradient = gradient - torch.where(_is_target(x, target), of_target, 0.0)
+    if smooth:
+        gradient = gradient - (share if weight is None else weight * share)
+    return {"x": torch.where(target == args["ignore_index"], 0.0, gradient * grads["loss"])}
+
+
+CROSS_ENTROPY_ROWS = OpDef(
+    name="cross_entropy_rows",
+    schema=(
+        "(Tensor x, Tensor target, Tensor? weight=None, int ignore_index=-100, str smooth='no', "
+        "float label_smoothing=0.0, float z_loss=0.0) -> Tensor"
+    ),
+    definition=cross_entropy_rows,
+    columns=LAST,
+    formula=(
+        "(1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; "
+        "lse(x) = max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss"
+    ),
+    source=(
+        "Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); "
+        "de Brebisson and Vincent, arXiv:1604.08859 (z-loss)"
+    ),
+    spans={"target": "M", "weight": "N"},
+    integers=("target",),
+    results=("loss",),
+    dtypes={"loss": "compute"},
+    gradient=cross_entropy_rows_gradient,
+    choices={"smooth": ("no", "yes")},
+    packaged=False,
+    samples=(
+        Sample(((6, 40), (6, 1))),
+        Sample(((2, 5, 7), (2, 5, 1), (7,))),
+        Sample(((3, 33), (3, 1)), {"smooth": "yes", "label_smoothing": 0.1, "z_loss": 1e-4}),
+    ),
+)
+
+CATALOGUE = (CROSS_ENTROPY_ROWS,)

@@ -1,0 +1,112 @@
+// avo::cross_entropy_rows_forward_weight_yes: row kernel. Written by the generator from definitions/; do not edit.
+// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
+//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
+// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
+//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void cross_entropy_rows_forward_weight_yes(
+    const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr,
+    const int64_t* __restrict__ target_ptr, compute_t<X>* __restrict__ loss_ptr,
+    compute_t<X>* __restrict__ largest_ptr, compute_t<X>* __restrict__ total_ptr,
+    compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X>* __restrict__ statistic2_ptr,
+    compute_t<X> ignore_index, compute_t<X> z_loss, compute_t<X> label_smoothing, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X, W>;
+  constexpr int V = kVector<X>;
+  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
+  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
+  __shared__ RowScratch<C, kBlock, T, 3> scratch;
+  int turn = 0;
+  Vec<W, V> weight_vec[P];
+  tile.load_columns(weight_vec, weight_ptr);
+  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
+  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
+  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], C& target_to) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+      target_to = target_ptr[row];
+    } else {
+      clear(x_to);
+      target_to = C(0);
+    }
+  };
+  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+  Vec<X, V> x_next[P];
+  C target_next;
+  if constexpr (kAhead) fetch(first + own, x_next, target_next);
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    Vec<X, V> x_vec[P];
+    C target;
+    if constexpr (kAhead) {
+#pragma unroll
+      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      target = target_next;
+      fetch(row + step, x_next, target_next);
+    } else {
+      fetch(row, x_vec, target);
+    }
+    const auto t1 = m_eq(target, ignore_index);
+    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const C share = label_smoothing / C(N);
+    const C t3 = C(1.0) - label_smoothing;
+    C largest = lowest<C>();
+    C sum_weight = C(0);
+    C t4 = C(0);
+    tile.each([&](int p, int j) {
+      largest = m_max(largest, x_vec[p][j]);
+      sum_weight += weight_vec[p][j];
+      t4 += m_where(m_eq(target, C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight, t4);
+    row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    C t5 = C(0);
+    C sum_weighted = C(0);
+    C t6 = C(0);
+    tile.each([&](int p, int j) {
+      const C centred = x_vec[p][j] - largest;
+      const C exponential = m_exp<A>(centred);
+      const C weighted = weight_vec[p][j] * centred;
+      t5 += exponential;
+      sum_weighted += weighted;
+      t6 += m_where(m_eq(target, C(tile.column(p) + j)), centred, C(0.0));
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, t5, sum_weighted, t6);
+    const C log_sum = m_log(t5);
+    const C log_sum_exp = largest + log_sum;
+    const C others = m_fma(log_sum, sum_weight, -sum_weighted);
+    const C loss = log_sum - t6;
+    const C loss_ = loss * t4;
+    const C loss__ = m_fma(share, others, loss_ * t3);
+    const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
+    const C loss____ = m_where(t2, loss___, quiet_nan<C>());
+    const C t7 = m_where(t1, C(0.0), loss____);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t7;
+    if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t5;
+    if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t4;
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
+      const int64_t* __restrict__ target_ptr, avo::compute_t<avo::X>* __restrict__ loss_ptr, \
+      avo::compute_t<avo::X>* __restrict__ largest_ptr, avo::compute_t<avo::X>* __restrict__ total_ptr, \
+      avo::compute_t<avo::X>* __restrict__ log_sum_exp_ptr, \
+      avo::compute_t<avo::X>* __restrict__ statistic2_ptr, avo::compute_t<avo::X> ignore_index, \
+      avo::compute_t<avo::X> z_loss, avo::compute_t<avo::X> label_smoothing, int64_t M, int64_t N) { \
+    avo::cross_entropy_rows_forward_weight_yes<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N); \
+  }

@@ -1,0 +1,91 @@
+// avo::cross_entropy_rows_forward_yes_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
+//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
+// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
+//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void cross_entropy_rows_forward_yes_loop(
+    const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr,
+    compute_t<X>* __restrict__ loss_ptr, compute_t<X>* __restrict__ largest_ptr,
+    compute_t<X>* __restrict__ total_ptr, compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X> ignore_index,
+    compute_t<X> z_loss, compute_t<X> label_smoothing, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 3> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    const C target = live ? target_ptr[row] : C(0);
+    const auto t1 = m_eq(target, ignore_index);
+    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const C share = label_smoothing / C(N);
+    const C of_target = C(1.0) - label_smoothing;
+    C largest = lowest<C>();
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j) {
+        largest = m_max(largest, x_vec[p][j]);
+      });
+    }
+    row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    C t3 = C(0);
+    C sum_centred = C(0);
+    C t4 = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j) {
+        const C centred = x_vec[p][j] - largest;
+        const C exponential = m_exp<A>(centred);
+        t3 += exponential;
+        sum_centred += centred;
+        t4 += m_where(m_eq(target, C(tile.column(p) + j)), centred, C(0.0));
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3, sum_centred, t4);
+    const C log_sum = m_log(t3);
+    const C log_sum_exp = largest + log_sum;
+    const C others = m_fma(log_sum, C(N), -sum_centred);
+    const C loss = log_sum - t4;
+    const C loss_ = m_fma(share, others, loss * of_target);
+    const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
+    const C loss___ = m_where(t2, loss__, quiet_nan<C>());
+    const C t5 = m_where(t1, C(0.0), loss___);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t5;
+    if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t3;
+    if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
+      avo::compute_t<avo::X>* __restrict__ loss_ptr, avo::compute_t<avo::X>* __restrict__ largest_ptr, \
+      avo::compute_t<avo::X>* __restrict__ total_ptr, avo::compute_t<avo::X>* __restrict__ log_sum_exp_ptr, \
+      avo::compute_t<avo::X> ignore_index, avo::compute_t<avo::X> z_loss, \
+      avo::compute_t<avo::X> label_smoothing, int64_t M, int64_t N) { \
+    avo::cross_entropy_rows_forward_yes_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, ignore_index, z_loss, label_smoothing, M, N); \
+  }
