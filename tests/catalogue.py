@@ -134,17 +134,22 @@ WAYS = {device: Way(device, device) for device in DEVICES}
 Layout = Callable[[torch.Tensor], torch.Tensor]
 
 
+def _filler(x: torch.Tensor) -> float:
+    """What no kernel may read."""
+    return float("nan") if x.is_floating_point() else -(2**40)
+
+
 def _in_rows(x: torch.Tensor, extra: int, skip: int) -> torch.Tensor:
     """The same values as a slice of wider rows: the row stride grows by ``extra``, the base moves by ``skip`` elements."""
     if x.dim() == 0:
         return x
-    wide = x.new_full((*x.shape[:-1], x.shape[-1] + extra), float("nan"))
+    wide = x.new_full((*x.shape[:-1], x.shape[-1] + extra), _filler(x))
     wide[..., skip : skip + x.shape[-1]] = x
     return wide[..., skip : skip + x.shape[-1]]
 
 
 def _offset(x: torch.Tensor) -> torch.Tensor:
-    flat = x.new_full((x.numel() + 1,), float("nan"))
+    flat = x.new_full((x.numel() + 1,), _filler(x))
     flat[1:] = x.reshape(-1)
     return flat[1:].view(x.shape)
 
@@ -162,7 +167,7 @@ def _transposed(x: torch.Tensor) -> torch.Tensor:
 def _stepped(x: torch.Tensor) -> torch.Tensor:
     if x.dim() == 0:
         return x
-    wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), float("nan"))
+    wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), _filler(x))
     wide[..., ::2] = x
     return wide[..., ::2]
 
@@ -177,7 +182,7 @@ def _every_second(x: torch.Tensor) -> torch.Tensor:
     """A stride of two in the first dim."""
     if x.dim() == 0:
         return x
-    wide = x.new_full((2 * x.shape[0], *x.shape[1:]), float("nan"))
+    wide = x.new_full((2 * x.shape[0], *x.shape[1:]), _filler(x))
     wide[1::2] = x
     return wide[1::2]
 
@@ -199,10 +204,27 @@ def schema_names(record: OpDef) -> list[str]:
 
 
 def number(record: OpDef, name: str) -> float:
-    """A value of a float argument: its default, and a larger eps than that, so that rows of a few numbers vary more than it."""
+    """A value of a float argument: its default, and a larger eps than that, so that rows of a few numbers vary more than it.
+
+    Where the default is 0, which leaves a term out, or there is none: another.
+    """
     schema = torch._C.parse_schema(f"avo::{record.name}{record.schema}")
     (default,) = [a.default_value for a in schema.arguments if a.name == name]
-    return 1e-3 if name == "eps" else float(default)
+    return 1e-3 if name == "eps" else 2.0 if default is None else float(default) or 0.1
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A tensor of whole numbers in [0, high)."""
+
+    shape: tuple[int, ...]
+    high: int
+
+
+def shape_of(record: OpDef, name: str, m: int, n: int) -> tuple[int, ...]:
+    """The shape of a tensor argument in a call of (m, n)."""
+    columns = n * len(record.parts.get(name, (name,)))
+    return {"N": (columns,), "M": (m, 1), "MN": (m, columns)}[record.spans.get(name, "MN")]
 
 
 def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
@@ -210,8 +232,9 @@ def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{}]
     for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
         kind = str(a.type)
-        columns = n * len(record.parts.get(a.name, (a.name,)))
-        shape = (columns,) if record.spans.get(a.name) == "N" else (m, columns)
+        shape: Any = shape_of(record, a.name, m, n)
+        if a.name in record.integers:
+            shape = Whole(shape, n)
         if kind == "Tensor":
             options: list[Any] = [shape]
         elif kind == "Optional[Tensor]":
@@ -219,7 +242,7 @@ def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
         elif kind == "List[int]":
             options = [[n]]
         elif kind == "int":
-            options = [-1]
+            options = [-1 if a.name == record.columns.arg else a.default_value]
         elif kind == "str":
             options = list(record.choices[a.name])
         elif kind in ("float", "Optional[float]"):
@@ -240,13 +263,26 @@ def build(
         if isinstance(value, tuple):
             tensor = torch.randn(value, generator=generator, dtype=torch.float64).to(dtype).to(device)
             out[name] = layout(tensor) if layout is not None else tensor
+        elif isinstance(value, Whole):
+            whole = torch.randint(max(value.high, 1), value.shape, generator=generator).to(device)
+            out[name] = layout(whole) if layout is not None else whole
         else:
             out[name] = value
     return out
 
 
+def real(value: Any) -> bool:
+    """Whether it is a tensor that has a gradient."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def doubled(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.detach().double() if real(v) else v for k, v in arguments.items()}
+
+
 def tensors(arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
+    """The tensors that have a gradient."""
+    return {k: v for k, v in arguments.items() if real(v)}
 
 
 def as_tuple(value: Any) -> tuple[torch.Tensor, ...]:
@@ -262,8 +298,7 @@ def run(
 
 def reference(record: OpDef, arguments: dict[str, Any]) -> tuple[torch.Tensor, ...]:
     """The definition in float64 on the same values."""
-    exact = {k: v.detach().double() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
-    return as_tuple(record.definition(**exact))
+    return record.compute(**doubled(arguments))
 
 
 def gradients(
@@ -272,16 +307,60 @@ def gradients(
     tuple[torch.Tensor, ...], dict[str, torch.Tensor], tuple[torch.Tensor, ...], dict[str, torch.Tensor]
 ]:
     """(results, gradients) of the operator and of the definition in float64, for the same incoming gradients."""
-    own = {k: v.detach().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
-    exact = {
-        k: v.detach().double().requires_grad_() if isinstance(v, torch.Tensor) else v
-        for k, v in arguments.items()
-    }
-    out, want = run(record, own), as_tuple(record.definition(**exact))
-    got = torch.autograd.grad(out, list(tensors(own).values()), list(grads))
-    wanted = torch.autograd.grad(want, list(tensors(exact).values()), [g.double() for g in grads])
-    names = list(tensors(own))
+    own, exact = leaves(record, arguments), leaves(record, doubled(arguments))
+    out, want = run(record, own), record.compute(**exact)
+    names = differentiable(record, arguments)
+    got = torch.autograd.grad(out, [own[n] for n in names], list(grads))
+    wanted = torch.autograd.grad(want, [exact[n] for n in names], [g.double() for g in grads])
     return out, dict(zip(names, got, strict=True)), want, dict(zip(names, wanted, strict=True))
+
+
+def differentiable(record: OpDef, arguments: dict[str, Any]) -> list[str]:
+    """The tensors of a call for which the operator has a gradient."""
+    return [n for n in tensors(arguments) if n in OPERATORS[record.name]["autograd"]["differentiable"]]
+
+
+def leaves(record: OpDef, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same values, those with a gradient as leaves that require one."""
+    names = differentiable(record, arguments)
+    return {k: v.detach().requires_grad_(k in names) if real(v) else v for k, v in arguments.items()}
+
+
+def result_dtype(record: OpDef, result: str, arguments: dict[str, Any]) -> torch.dtype:
+    source = record.dtypes.get(result, next(iter(tensors(arguments))))
+    if source != "compute":
+        return arguments[source].dtype
+    wide = any(t.dtype == torch.float64 for t in tensors(arguments).values())
+    return torch.float64 if wide else torch.float32
+
+
+def result_shapes(record: OpDef, m: int, n: int) -> list[tuple[int, ...]]:
+    """The shapes of the results of a call of (m, n)."""
+    returns = OPERATORS[record.name]["ops"][0]["returns"]
+    return [(m, 1) if r["span"] == "M" else (m, n * len(r.get("parts") or [0])) for r in returns]
+
+
+def incoming(
+    record: OpDef, m: int, n: int, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> list[torch.Tensor]:
+    """Random gradients of the results, in the dtype of each where the tensors have this one."""
+    found = []
+    for name, shape in zip(record.results, result_shapes(record, m, n), strict=True):
+        own = dtype if record.dtypes.get(name) != "compute" or dtype == torch.float64 else torch.float32
+        found.append(torch.randn(shape, dtype=torch.float64).to(own).to(device))
+    return found
+
+
+def saves_a_result(record: OpDef) -> bool:
+    """Whether the gradients are computed from a result, as it was rounded."""
+    saved, results = OPERATORS[record.name]["autograd"]["saved"], len(record.results)
+    return any(s["kind"] == "return" and s["index"] < results for s in saved)
+
+
+def finds_an_extreme(record: OpDef) -> bool:
+    """Whether a row's largest or least value is needed, which torch refuses to find in an empty one."""
+    cases = [c for op in OPERATORS[record.name]["ops"] for c in op["cases"]]
+    return any(node[0] in ("amax", "amin") for c in cases for node in c["expression"]["nodes"])
 
 
 def assert_close(

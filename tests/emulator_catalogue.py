@@ -30,6 +30,7 @@ from catalogue import (
     assert_close,
     gradient_roundings,
     number,
+    real,
 )
 
 import avo_ops
@@ -207,18 +208,16 @@ class Operator:
         return [name for name, index in self.entry["autograd"]["gradients"].items() if mask[index]]
 
     def reference(self, public: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-        exact = {k: v.double() if isinstance(v, torch.Tensor) else v for k, v in public.items()}
-        return as_tuple(self.record.definition(**exact))
+        exact = {k: v.double() if real(v) else v for k, v in public.items()}
+        return self.record.compute(**exact)
 
     @torch.enable_grad()
     def reference_gradients(
         self, public: dict[str, Any], backward: dict[str, Any]
     ) -> list[torch.Tensor | None]:
         """By the position of the gradient among the returns of the backward op."""
-        exact = {
-            k: v.double().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in public.items()
-        }
-        results = as_tuple(self.record.definition(**exact))
+        exact = {k: v.double().requires_grad_() if real(v) else v for k, v in public.items()}
+        results = self.record.compute(**exact)
         grads = [v for k, v in backward.items() if k == "grad" or k.startswith("grad_")]
         given = [(r, g.double()) for r, g in zip(results, grads, strict=True) if g is not None]
         mask = backward["mask"]

@@ -10,7 +10,7 @@ kernels ran.
 from __future__ import annotations
 
 import torch
-from catalogue import LAYOUTS, RECORDS, build, calls, run, tensors
+from catalogue import LAYOUTS, RECORDS, build, calls, differentiable, incoming, leaves, run
 
 import avo_ops
 
@@ -28,14 +28,10 @@ def main() -> None:
                 for layout in ("contiguous", "odd rows", "sliced rows")[: 3 if n <= 4097 else 1]:
                     dtype = (torch.bfloat16, torch.float32)[ran % 2]
                     arguments = build(call, dtype, DEVICE, layout=LAYOUTS[layout])
-                    grads = [
-                        LAYOUTS[layout](torch.randn(m, n, device=DEVICE).to(dtype)) for _ in record.results
-                    ]
-                    leaves = {
-                        k: v.requires_grad_() if isinstance(v, torch.Tensor) else v
-                        for k, v in arguments.items()
-                    }
-                    torch.autograd.grad(run(record, leaves), list(tensors(leaves).values()), grads)
+                    grads = [LAYOUTS[layout](g) for g in incoming(record, m, n, dtype, DEVICE)]
+                    own = leaves(record, arguments)
+                    inputs = [own[k] for k in differentiable(record, own)]
+                    torch.autograd.grad(run(record, own), inputs, grads)
                     ran += 1
     if DEVICE == "cuda":
         torch.cuda.synchronize()

@@ -29,6 +29,7 @@ from catalogue import (
     as_tuple,
     gradient_roundings,
     number,
+    real,
     schema_names,
 )
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -223,7 +224,7 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
 def exact(record: OpDef, arguments: dict[str, Any]) -> dict[str, Any]:
     """The same values in float64, None as the number that it stands for."""
     double = any(isinstance(v, torch.Tensor) and v.dtype == torch.float64 for v in arguments.values())
-    found = {k: v.detach().double() if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+    found = {k: v.detach().double() if real(v) else v for k, v in arguments.items()}
     for name, of in record.none_scalars.items():
         if found[name] is None:
             found[name] = of(torch.float64 if double else torch.float32)
@@ -310,9 +311,9 @@ def check(record: OpDef, case: Case, way: Way) -> None:
 
         # values
         wide = exact(record, arguments)
-        want = as_tuple(record.definition(**wide)) if built.any else None  # torch reduces no empty rows
+        want = (record.compute(**wide)) if built.any else None  # torch reduces no empty rows
         if want is not None and case.values[0] == "special":
-            limits = as_tuple(record.definition(**short_of_infinity(wide)))
+            limits = record.compute(**short_of_infinity(wide))
             want = tuple(
                 torch.where(w.isnan() & (o.double() == limit), limit, w)
                 for o, w, limit in zip(out, want, limits, strict=True)
@@ -373,10 +374,7 @@ def check_gradients(
     before = [g.clone() for g in grads]
 
     def gradients(arguments: dict[str, Any], grads: list[torch.Tensor]) -> list[torch.Tensor]:
-        own = {
-            k: v.detach().requires_grad_(k in names) if isinstance(v, torch.Tensor) else v
-            for k, v in arguments.items()
-        }
+        own = {k: v.detach().requires_grad_(k in names) if real(v) else v for k, v in arguments.items()}
         results = call(record, own, case.omit)
         for a, b in zip(results, out, strict=True):
             assert same_bits(a, b), "with gradients the results have other bits"
@@ -407,8 +405,8 @@ def check_gradients(
         return
 
     wide = exact(record, built.arguments)
-    own = {k: v.requires_grad_(k in names) if isinstance(v, torch.Tensor) else v for k, v in wide.items()}
-    results = as_tuple(record.definition(**own))
+    own = {k: v.requires_grad_(k in names) if real(v) else v for k, v in wide.items()}
+    results = record.compute(**own)
     used = [i for i in used if results[i].requires_grad]
     want = (
         torch.autograd.grad(
@@ -422,10 +420,7 @@ def check_gradients(
     )
 
     def of_eager() -> dict[str, torch.Tensor]:
-        own = {
-            k: v.detach().requires_grad_(k in names) if isinstance(v, torch.Tensor) else v
-            for k, v in built.arguments.items()
-        }
+        own = {k: v.detach().requires_grad_(k in names) if real(v) else v for k, v in built.arguments.items()}
         results = as_tuple(twin_of(record)(*own.values()))
         return dict(
             zip(
@@ -465,7 +460,7 @@ def summed_sizes(
     if not spread or not used:
         return {}
     own = {k: v.expand(shape).clone().requires_grad_() if k in spread else v for k, v in wide.items()}
-    results = as_tuple(record.definition(**own))
+    results = record.compute(**own)
     elements = torch.autograd.grad(
         [results[i] for i in used],
         [own[n] for n in spread],

@@ -1,16 +1,29 @@
 """What the operators compute: one module a family, math only. ``CATALOGUE`` lists every record of a kernel, ``COMPOSITES`` those made of them."""
 
-from . import activations, bias, gated, losses, normalization, softmax
+from . import activations, bias, dropout, gated, losses, normalization, position, softmax
 from .composites import COMPOSITES, Composite
 from .record import FLAT, LAST, Columns, OpDef, Sample, along, trailing
 
 CATALOGUE: tuple[OpDef, ...] = (
     *activations.CATALOGUE,
     *bias.CATALOGUE,
+    *dropout.CATALOGUE,
     *gated.CATALOGUE,
     *losses.CATALOGUE,
     *normalization.CATALOGUE,
+    *position.CATALOGUE,
     *softmax.CATALOGUE,
 )
 
-__all__ = ["CATALOGUE", "COMPOSITES", "FLAT", "LAST", "Columns", "Composite", "OpDef", "Sample", "along", "trailing"]
+__all__ = [
+    "CATALOGUE",
+    "COMPOSITES",
+    "FLAT",
+    "LAST",
+    "Columns",
+    "Composite",
+    "OpDef",
+    "Sample",
+    "along",
+    "trailing",
+]

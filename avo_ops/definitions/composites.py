@@ -74,6 +74,8 @@ def cross_entropy(
             "cross_entropy: target must hold class indices (int64 or int32), but is "
             f"{str(target.dtype).removeprefix('torch.')}: for class probabilities use torch.nn.functional.cross_entropy"
         )
+    if weight is not None and weight.requires_grad:
+        raise RuntimeError("cross_entropy: weight must not require a gradient: there is none for it")
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"cross_entropy: label_smoothing must be in [0, 1], but is {label_smoothing}")
     if not x.dim():
@@ -85,7 +87,13 @@ def cross_entropy(
             f"but has shape {list(target.shape)}"
         )
     losses = torch.ops.avo.cross_entropy_rows(
-        rows, target.unsqueeze(-1), weight, ignore_index, "yes" if label_smoothing else "no", label_smoothing, z_loss
+        rows,
+        target.unsqueeze(-1),
+        weight,
+        ignore_index,
+        "yes" if label_smoothing else "no",
+        label_smoothing,
+        z_loss,
     ).squeeze(-1)
     count = None
     if reduction == "mean":
@@ -129,9 +137,280 @@ CROSS_ENTROPY = Composite(
         Sample(((6, 40), Whole((6,), 40))),
         Sample(((40,), Whole((), 40))),
         Sample(((2, 7, 3, 5), Whole((2, 3, 5), 7)), {"reduction": "none"}),
-        Sample(((6, 33), Whole((6,), 33, -1), (33,)), {"ignore_index": -1, "label_smoothing": 0.1, "z_loss": 1e-4}),
+        Sample(
+            ((6, 33), Whole((6,), 33, -1), (33,)),
+            {"ignore_index": -1, "label_smoothing": 0.1, "z_loss": 1e-4},
+        ),
         Sample(((6, 33), Whole((6,), 33, -1)), {"ignore_index": -1, "reduction": "sum"}),
     ),
 )
 
-COMPOSITES = (CROSS_ENTROPY,)
+
+# ---- losses of two tensors alike --------------------------------------------------------------------------------
+
+
+def _rows(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The two tensors in one shape, of at least one dim."""
+    x, target = torch.broadcast_tensors(x, target)  # type: ignore[no-untyped-call]
+    return (x, target) if x.dim() else (x.reshape(1), target.reshape(1))
+
+
+def _loss(name: str, rows: Tensor, x: Tensor, target: Tensor, reduction: str, count: int) -> Tensor:
+    return _reduced(name, rows, reduction, count).to(torch.promote_types(x.dtype, target.dtype))
+
+
+def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    if reduction == "none":  # torch's own is one kernel
+        return F.mse_loss(*_rows(x, target), reduction="none").reshape(
+            torch.broadcast_shapes(x.shape, target.shape)
+        )
+    wide, other = _rows(x, target)
+    return _loss("mse_loss", torch.ops.avo.mse_loss_rows(wide, other), x, target, reduction, wide.numel())
+
+
+def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss: delta must be positive, but is {delta}")
+    if reduction == "none":
+        return F.huber_loss(x, target, "none", delta)
+    wide, other = _rows(x, target)
+    return _loss(
+        "huber_loss", torch.ops.avo.huber_loss_rows(wide, other, delta), x, target, reduction, wide.numel()
+    )
+
+
+def binary_cross_entropy_with_logits(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    if x.shape != target.shape:
+        raise RuntimeError(
+            f"binary_cross_entropy_with_logits: target must have shape {list(x.shape)} (that of x), "
+            f"but has shape {list(target.shape)}"
+        )
+    if reduction == "none":
+        return F.binary_cross_entropy_with_logits(x, target, reduction="none")
+    wide, other = _rows(x, target)
+    rows = torch.ops.avo.binary_cross_entropy_with_logits_rows(wide, other)
+    return _loss("binary_cross_entropy_with_logits", rows, x, target, reduction, wide.numel())
+
+
+def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    if reduction == "none":
+        return F.kl_div(x, target, reduction="none", log_target=log_target)
+    wide, other = _rows(x, target)
+    rows = torch.ops.avo.kl_div_rows(wide, other, "yes" if log_target else "no")
+    if reduction == "batchmean":
+        return _loss("kl_div", rows, x, target, "mean", x.shape[0] if x.dim() else 1)
+    return _loss("kl_div", rows, x, target, reduction, wide.numel())
+
+
+def _kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    if reduction == "mean":  # of which torch warns that it is not the divergence
+        return F.kl_div(x, target, reduction="sum", log_target=log_target) / x.numel()
+    return F.kl_div(x, target, reduction=reduction, log_target=log_target)
+
+
+def _pair(name: str, **fields: Any) -> Composite:
+    values = {
+        "schema": "(Tensor x, Tensor target, str reduction='mean') -> Tensor",
+        "formula": f"{name}_rows, summed (or over the number of elements)",
+        "source": f"torch.nn.functional.{name}",
+        "samples": tuple(Sample(((6, 40), (6, 40)), {"reduction": r}) for r in ("mean", "sum", "none")),
+    }
+    return Composite(name=name, **{**values, **fields})
+
+
+MSE_LOSS = _pair(
+    "mse_loss",
+    function=mse_loss,
+    reference=lambda x, target, reduction="mean": F.mse_loss(x, target, reduction=reduction),
+)
+HUBER_LOSS = _pair(
+    "huber_loss",
+    schema="(Tensor x, Tensor target, str reduction='mean', float delta=1.0) -> Tensor",
+    function=huber_loss,
+    reference=lambda x, target, reduction="mean", delta=1.0: F.huber_loss(x, target, reduction, delta),
+)
+BINARY_CROSS_ENTROPY_WITH_LOGITS = _pair(
+    "binary_cross_entropy_with_logits",
+    function=binary_cross_entropy_with_logits,
+    reference=lambda x, target, reduction="mean": F.binary_cross_entropy_with_logits(
+        x, target, reduction=reduction
+    ),
+)
+KL_DIV = _pair(
+    "kl_div",
+    schema="(Tensor x, Tensor target, str reduction='mean', bool log_target=False) -> Tensor",
+    function=kl_div,
+    reference=_kl_div,
+    samples=(
+        Sample(((6, 40), (6, 40)), {"log_target": True}),
+        Sample(((6, 40), (6, 40)), {"reduction": "batchmean", "log_target": True}),
+    ),
+)
+
+
+# ---- attention scores -------------------------------------------------------------------------------------------
+
+
+def scaled_masked_softmax(
+    x: Tensor, attn_mask: Tensor | None = None, scale: float = 1.0, is_causal: bool = False
+) -> Tensor:
+    if x.dim() < (2 if is_causal else 1):
+        raise RuntimeError(
+            f"scaled_masked_softmax: x must have at least {2 if is_causal else 1} dimensions, but has shape {list(x.shape)}"
+        )
+    last = None
+    if is_causal:
+        # As torch.nn.functional.scaled_dot_product_attention: query i sees the keys up to i.
+        queries = torch.arange(x.shape[-2], device=x.device).unsqueeze(-1)
+        last = queries.expand(*x.shape[:-1], 1)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=x.dtype).masked_fill(~attn_mask, -torch.inf)
+    return torch.ops.avo.scaled_masked_softmax_rows(x, attn_mask, last, scale)
+
+
+def _scaled_masked_softmax(
+    x: Tensor, attn_mask: Tensor | None = None, scale: float = 1.0, is_causal: bool = False
+) -> Tensor:
+    score = x * scale
+    if attn_mask is not None:
+        score = (
+            score.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else score + attn_mask
+        )
+    if is_causal:
+        seen = torch.ones(x.shape[-2:], dtype=torch.bool, device=x.device).tril()
+        score = score.masked_fill(~seen, -torch.inf)
+    return torch.softmax(score, -1)
+
+
+SCALED_MASKED_SOFTMAX = Composite(
+    name="scaled_masked_softmax",
+    schema="(Tensor x, Tensor? attn_mask=None, float scale=1.0, bool is_causal=False) -> Tensor",
+    function=scaled_masked_softmax,
+    formula=(
+        "softmax(scale * x + attn_mask) over the last dim; a boolean mask says what takes part, and is_causal that query i "
+        "sees the keys up to i"
+    ),
+    source="torch.nn.functional.scaled_dot_product_attention",
+    reference=_scaled_masked_softmax,
+    samples=(
+        Sample(((2, 3, 5, 7), (2, 1, 1, 7), 0.5)),
+        Sample(((2, 3, 5, 5), None, 0.25, True)),
+        Sample(((2, 3, 5, 9), Whole((2, 1, 5, 9), 2), 1.0, True)),
+    ),
+)
+
+
+# ---- position ---------------------------------------------------------------------------------------------------
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    width = 2 * cos.shape[-1]
+    if not x.dim() or width > x.shape[-1]:
+        raise RuntimeError(
+            f"rotary: cos must have at most half as many columns as x, but their shapes are {list(cos.shape)} and "
+            f"{list(x.shape)}"
+        )
+    op = torch.ops.avo.rotary_pairs if interleaved else torch.ops.avo.rotary_halves
+    turned = op(x[..., :width], cos, sin)
+    return turned if width == x.shape[-1] else torch.cat([turned, x[..., width:]], -1)
+
+
+def _rotary(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    width = 2 * cos.shape[-1]
+    turned, rest = x[..., :width], x[..., width:]
+    if interleaved:
+        a, b = turned[..., 0::2], turned[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+    else:
+        a, b = turned.chunk(2, -1)
+        turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return torch.cat([turned, rest], -1)
+
+
+ROTARY = Composite(
+    name="rotary",
+    schema="(Tensor x, Tensor cos, Tensor sin, bool interleaved=False) -> Tensor",
+    function=rotary,
+    formula="the first 2 cos.shape[-1] columns of x turned by rotary_halves or rotary_pairs, the others as they are",
+    source="Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864",
+    reference=_rotary,
+    samples=(
+        Sample(((2, 5, 3, 16), (5, 1, 8), (5, 1, 8))),
+        Sample(((2, 5, 3, 20), (5, 1, 8), (5, 1, 8), True)),
+    ),
+)
+
+
+# ---- dropout ----------------------------------------------------------------------------------------------------
+
+
+def _seeds(x: Tensor) -> Tensor:
+    """A seed for each row of the last dim, drawn by torch: from its seed, and under CUDA graphs."""
+    return torch.randint(0, 2**63 - 1, (*x.shape[:-1], 1), dtype=torch.int64, device=x.device)
+
+
+def _check_p(name: str, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"{name}: p must be in [0, 1], but is {p}")
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    _check_p("dropout", p)
+    if not training or p == 0.0:
+        return x.clone()
+    if not x.dim():
+        return dropout(x.reshape(1), p).reshape(())
+    return torch.ops.avo.dropout_rows(x, _seeds(x), p)
+
+
+def bias_dropout_add(
+    x: Tensor, bias: Tensor | None, residual: Tensor, p: float = 0.5, training: bool = True
+) -> Tensor:
+    _check_p("bias_dropout_add", p)
+    if not training or p == 0.0:
+        return residual + (x if bias is None else x + bias)
+    return torch.ops.avo.bias_dropout_add_rows(x, residual, _seeds(x), bias, p)
+
+
+def dropout_add(x: Tensor, residual: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    return bias_dropout_add(x, None, residual, p, training)
+
+
+def _no_dropout(x: Tensor, p: float = 0.0, training: bool = True) -> Tensor:
+    return x * 1.0
+
+
+DROPOUT = Composite(
+    name="dropout",
+    schema="(Tensor x, float p=0.5, bool training=True) -> Tensor",
+    function=dropout,
+    formula="dropout_rows with seeds that torch draws; x where not training",
+    source="Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958",
+    reference=_no_dropout,
+    samples=(Sample(((6, 40), 0.0)), Sample(((6, 40), 0.5, False))),
+)
+
+BIAS_DROPOUT_ADD = Composite(
+    name="bias_dropout_add",
+    schema="(Tensor x, Tensor? bias, Tensor residual, float p=0.5, bool training=True) -> Tensor",
+    function=bias_dropout_add,
+    formula="residual + dropout(x + bias)",
+    source="Shoeybi et al., Megatron-LM, arXiv:1909.08053",
+    reference=lambda x, bias, residual, p, training=True: residual + (x if bias is None else x + bias),
+    samples=(Sample(((6, 40), (40,), (6, 40), 0.0)), Sample(((6, 40), None, (6, 40), 0.5, False))),
+)
+
+DROPOUT_ADD = Composite(
+    name="dropout_add",
+    schema="(Tensor x, Tensor residual, float p=0.5, bool training=True) -> Tensor",
+    function=dropout_add,
+    formula="residual + dropout(x)",
+    source=DROPOUT.source,
+    reference=lambda x, residual, p, training=True: residual + x,
+    samples=(Sample(((6, 40), (6, 40), 0.0)), Sample(((6, 40), (6, 40), 0.5, False))),
+)
+
+COMPOSITES = (
+    CROSS_ENTROPY, MSE_LOSS, HUBER_LOSS, BINARY_CROSS_ENTROPY_WITH_LOGITS, KL_DIV, SCALED_MASKED_SOFTMAX, ROTARY,
+    DROPOUT, BIAS_DROPOUT_ADD, DROPOUT_ADD,
+)  # fmt: skip

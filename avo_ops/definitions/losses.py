@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .record import LAST, Arguments, Grads, OpDef, Sample, Tensor
@@ -92,4 +94,95 @@ CROSS_ENTROPY_ROWS = OpDef(
     ),
 )
 
-CATALOGUE = (CROSS_ENTROPY_ROWS,)
+
+# ---- of two tensors alike ---------------------------------------------------------------------------------------
+
+
+def mse_loss_rows(x: Tensor, target: Tensor) -> Tensor:
+    return ((x - target) ** 2).sum(-1, keepdim=True)
+
+
+def huber_loss_rows(x: Tensor, target: Tensor, delta: float = 1.0) -> Tensor:
+    distance = (x - target).abs()
+    inner = distance.clamp(
+        max=delta
+    )  # (d - inner / 2) inner is d^2 / 2 up to delta, and delta (d - delta / 2) beyond
+    return ((distance - 0.5 * inner) * inner).sum(-1, keepdim=True)
+
+
+def huber_loss_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    slope = grads["loss"] * (args["x"] - args["target"]).clamp(-args["delta"], args["delta"])
+    return {"x": slope, "target": -slope}
+
+
+def binary_cross_entropy_with_logits_rows(x: Tensor, target: Tensor) -> Tensor:
+    return (x.clamp(min=0.0) - x * target + torch.log1p(torch.exp(-x.abs()))).sum(-1, keepdim=True)
+
+
+def binary_cross_entropy_with_logits_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, x = grads["loss"], args["x"]
+    return {"x": grad * (torch.sigmoid(x) - args["target"]), "target": -grad * x}
+
+
+def kl_div_rows(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
+    if log_target == "yes":
+        return (torch.exp(target) * (target - x)).sum(-1, keepdim=True)
+    # 0 log(0) is 0; the logarithm of a number that is not 0 keeps the other branch free of NaN.
+    logarithm = torch.log(torch.where(target > 0.0, target, 1.0))
+    return (target * (logarithm - x)).sum(-1, keepdim=True)
+
+
+def kl_div_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    grad, x, target = grads["loss"], args["x"], args["target"]
+    if args["log_target"] == "yes":
+        probability = torch.exp(target)
+        return {"x": -grad * probability, "target": grad * (probability * (target - x + 1.0))}
+    logarithm = torch.log(torch.where(target > 0.0, target, 1.0))
+    return {"x": -grad * target, "target": grad * torch.where(target > 0.0, logarithm - x + 1.0, -x)}
+
+
+def _of_two(name: str, **fields: Any) -> OpDef:
+    values = {
+        "schema": "(Tensor x, Tensor target) -> Tensor", "columns": LAST, "results": ("loss",), "dtypes": {"loss": "compute"},
+        "packaged": False, "samples": (Sample(((6, 40), (6, 40))), Sample(((2, 3, 33), (2, 3, 33)))),
+    }  # fmt: skip
+    return OpDef(name=name, **{**values, **fields})
+
+
+MSE_LOSS_ROWS = _of_two(
+    "mse_loss_rows",
+    definition=mse_loss_rows,
+    formula="sum((x - target)^2) over the last dim",
+    source="torch.nn.functional.mse_loss",
+)
+
+HUBER_LOSS_ROWS = _of_two(
+    "huber_loss_rows",
+    schema="(Tensor x, Tensor target, float delta=1.0) -> Tensor",
+    definition=huber_loss_rows,
+    formula="sum of d^2 / 2 where d = |x - target| <= delta, delta (d - delta / 2) beyond, over the last dim",
+    source="Huber, Robust Estimation of a Location Parameter, Ann. Math. Statist. 35 (1964), 73-101",
+    gradient=huber_loss_rows_gradient,
+)
+
+BINARY_CROSS_ENTROPY_WITH_LOGITS_ROWS = _of_two(
+    "binary_cross_entropy_with_logits_rows",
+    definition=binary_cross_entropy_with_logits_rows,
+    formula="sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim",
+    source="torch.nn.functional.binary_cross_entropy_with_logits",
+    gradient=binary_cross_entropy_with_logits_rows_gradient,
+)
+
+KL_DIV_ROWS = _of_two(
+    "kl_div_rows",
+    schema="(Tensor x, Tensor target, str log_target='no') -> Tensor",
+    definition=kl_div_rows,
+    formula="sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm",
+    source="Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86",
+    choices={"log_target": ("no", "yes")},
+    gradient=kl_div_rows_gradient,
+)
+
+CATALOGUE = (
+    CROSS_ENTROPY_ROWS, MSE_LOSS_ROWS, HUBER_LOSS_ROWS, BINARY_CROSS_ENTROPY_WITH_LOGITS_ROWS, KL_DIV_ROWS,
+)  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from . import activations
 from .record import Arguments, Grads, OpDef, Sample, Tensor, along, trailing
 
 
@@ -229,4 +230,82 @@ ADD_LAYER_NORM = OpDef(
     ),
 )
 
-CATALOGUE = (LAYER_NORM, RMS_NORM, L2_NORMALIZE, ADD_LAYER_NORM, ADD_RMS_NORM)
+
+def layer_norm_modulate(
+    x: Tensor, scale: Tensor, shift: Tensor, normalized_shape: Sequence[int], eps: float = 1e-5
+) -> Tensor:
+    return layer_norm(x, normalized_shape, None, None, eps) * (scale + 1.0) + shift
+
+
+def _layer_norm_modulate_twin(
+    x: Tensor, scale: Tensor, shift: Tensor, normalized_shape: Sequence[int], eps: float = 1e-5
+) -> Tensor:
+    return F.layer_norm(x, normalized_shape, None, None, eps) * (1 + scale) + shift
+
+
+LAYER_NORM_MODULATE = OpDef(
+    name="layer_norm_modulate",
+    schema="(Tensor x, Tensor scale, Tensor shift, SymInt[] normalized_shape, float eps=1e-05) -> Tensor",
+    definition=layer_norm_modulate,
+    columns=trailing("normalized_shape"),
+    formula="layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it",
+    source="Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)",
+    twin=_layer_norm_modulate_twin,
+    packaged=False,
+    samples=(
+        Sample(((2, 3, 40), (2, 1, 40), (2, 1, 40), [40])),
+        Sample(((6, 33), (6, 33), (33,), [33], 1e-3)),
+    ),
+)
+
+
+def gated_rms_norm(
+    x: Tensor,
+    gate: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor,
+    eps: float | None = None,
+    order: str = "norm_first",
+) -> Tensor:
+    if order == "gate_first":
+        return rms_norm(x * activations.silu(gate), normalized_shape, weight, eps)
+    return rms_norm(x, normalized_shape, weight, eps) * activations.silu(gate)
+
+
+def _gated_rms_norm_twin(
+    x: Tensor,
+    gate: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor,
+    eps: float | None = None,
+    order: str = "norm_first",
+) -> Tensor:
+    if order == "gate_first":
+        return F.rms_norm(x * F.silu(gate), normalized_shape, weight, eps)
+    return F.rms_norm(x, normalized_shape, weight, eps) * F.silu(gate)
+
+
+GATED_RMS_NORM = OpDef(
+    name="gated_rms_norm",
+    schema=(
+        "(Tensor x, Tensor gate, SymInt[] normalized_shape, Tensor weight, float? eps=None, "
+        "str order='norm_first') -> Tensor"
+    ),
+    definition=gated_rms_norm,
+    columns=trailing("normalized_shape"),
+    formula="rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'",
+    source="Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)",
+    spans={"weight": "N"},
+    none_scalars={"eps": lambda dtype: torch.finfo(dtype).eps},
+    choices={"order": ("norm_first", "gate_first")},
+    twin=_gated_rms_norm_twin,
+    packaged=False,
+    samples=(
+        Sample(((6, 40), (6, 40), [40], (40,))),
+        Sample(((2, 3, 33), (2, 3, 33), [33], (33,)), {"order": "gate_first"}),
+    ),
+)
+
+CATALOGUE = (
+    LAYER_NORM, RMS_NORM, L2_NORMALIZE, ADD_LAYER_NORM, ADD_RMS_NORM, LAYER_NORM_MODULATE, GATED_RMS_NORM,
+)  # fmt: skip

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .random import uniform
+
 Tensor = torch.Tensor
 
 
@@ -62,6 +64,8 @@ TORCH: dict[str, Callable[..., Any]] = {
     "or": torch.logical_or,
     "not": torch.logical_not,
     "where": torch.where,
+    # Of a row's seed and a column's number, both whole.
+    "uniform": uniform,
     # Rounding to the dtype of a result that others depend on, where only a kernel knows that dtype.
     "round_result": lambda x: x,
     "round_f32": _rounded(torch.float32),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,10 +71,10 @@ class OpDef:
         spans: the span of each tensor argument that is not the shape of the first one: ``{"weight": "N"}``.
         integers: tensor arguments of whole numbers (int64 or int32), of span "M": the definition sees int64, and compares it
             with ``torch.arange`` of the columns.
-        parts: tensor arguments that hold several values for each column, and the names of those:
+        parts: tensor arguments and results that hold several values for each column, and the names of those:
             ``{"x": ("gate", "up")}`` is a tensor of twice the columns. The definition takes it apart by
-            ``x.chunk(2, -1)`` or, if ``interleaved``, by ``x[..., 0::2]`` and ``x[..., 1::2]``; an own gradient
-            names the parts.
+            ``x.chunk(2, -1)`` or, if ``interleaved``, by ``x[..., 0::2]`` and ``x[..., 1::2]``, and returns a packed
+            result as a tuple; an own gradient names the parts.
         interleaved: whether the parts alternate along the columns instead of lying one after the other.
         results: names of the results; a result has the dtype of the argument named in ``dtypes`` or of the first one.
         dtypes: result name -> argument name, where it is not the first argument.
@@ -107,3 +107,25 @@ class OpDef:
     widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
     packaged: bool = True
     samples: tuple[Sample, ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The names of the results, those of its parts for a packed one."""
+        return tuple(name for r in self.results for name in self.parts.get(r, (r,)))
+
+    def compute(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        """The results by the definition, packed ones put together (along the last dim)."""
+        out = self.definition(*args, **kwargs)
+        found = [out] if len(self.results) == 1 else list(out)
+        return tuple(
+            put_together(value, -1, self.interleaved) if r in self.parts else value
+            for r, value in zip(self.results, found, strict=True)
+        )
+
+
+def put_together(parts: Sequence[Tensor], dim: int, interleaved: bool) -> Tensor:
+    """A packed tensor of its parts."""
+    if not interleaved:
+        return torch.cat(tuple(parts), dim)
+    dim %= parts[0].dim()
+    return torch.stack(tuple(parts), dim + 1).flatten(dim, dim + 1)

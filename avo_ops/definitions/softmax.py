@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from .record import Arguments, Grads, OpDef, Sample, Tensor, along
+from .record import LAST, Arguments, Grads, OpDef, Sample, Tensor, along
 
 
 def softmax(x: Tensor, dim: int) -> Tensor:
@@ -54,4 +54,81 @@ LOG_SOFTMAX = OpDef(
     samples=SOFTMAX.samples,
 )
 
-CATALOGUE = (SOFTMAX, LOG_SOFTMAX)
+
+def softcap_softmax(x: Tensor, dim: int, cap: float) -> Tensor:
+    return softmax(torch.tanh(x / cap) * cap, dim)
+
+
+SOFTCAP_SOFTMAX = OpDef(
+    name="softcap_softmax",
+    schema="(Tensor x, int dim, float cap) -> Tensor",
+    definition=softcap_softmax,
+    columns=along("dim"),
+    formula="softmax(cap * tanh(x / cap))",
+    source="Gemma Team, Gemma 2: Improving Open Language Models at a Practical Size, arXiv:2408.00118",
+    twin=softcap_softmax,
+    packaged=False,
+    samples=(Sample(((6, 40), -1, 2.0)), Sample(((2, 5, 7), 1, 30.0))),
+)
+
+
+def scaled_masked_softmax_rows(
+    x: Tensor, attn_mask: Tensor | None = None, last: Tensor | None = None, scale: float = 1.0
+) -> Tensor:
+    score = x * scale
+    if attn_mask is not None:
+        score = score + attn_mask
+    if last is not None:
+        score = torch.where(torch.arange(x.shape[-1], device=x.device) <= last, score, -torch.inf)
+    return softmax(score, -1)
+
+
+def scaled_masked_softmax_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    of_score = softmax_gradient(grads, {"dim": -1}, results)["x"]
+    return {"x": of_score * args["scale"], "attn_mask": of_score}
+
+
+SCALED_MASKED_SOFTMAX_ROWS = OpDef(
+    name="scaled_masked_softmax_rows",
+    schema="(Tensor x, Tensor? attn_mask=None, Tensor? last=None, float scale=1.0) -> Tensor",
+    definition=scaled_masked_softmax_rows,
+    columns=LAST,
+    formula="softmax(scale * x + attn_mask) over the last dim, without the columns beyond last",
+    source="Vaswani et al., Attention Is All You Need, arXiv:1706.03762",
+    spans={"last": "M"},
+    integers=("last",),
+    gradient=scaled_masked_softmax_rows_gradient,
+    packaged=False,
+    samples=(Sample(((6, 40), (6, 40))), Sample(((2, 5, 7), None, (2, 5, 1), 0.25))),
+)
+
+
+def softmax_with_sink(x: Tensor, sink: Tensor) -> Tensor:
+    largest = torch.maximum(x.amax(-1, keepdim=True), sink).detach()
+    shifted = torch.exp(x - largest)
+    return shifted / (shifted.sum(-1, keepdim=True) + torch.exp(sink - largest))
+
+
+def softmax_with_sink_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    x, sink, grad, y = args["x"], args["sink"], grads["y"], results["y"]
+    largest = torch.maximum(x.amax(-1, keepdim=True), sink)
+    own = torch.exp(sink - largest)
+    share = own / (torch.exp(x - largest).sum(-1, keepdim=True) + own)
+    along_y = (grad * y).sum(-1, keepdim=True)
+    return {"x": y * (grad - along_y), "sink": -share * along_y}
+
+
+SOFTMAX_WITH_SINK = OpDef(
+    name="softmax_with_sink",
+    schema="(Tensor x, Tensor sink) -> Tensor",
+    definition=softmax_with_sink,
+    columns=LAST,
+    formula="exp(x - m) / (sum(exp(x - m)) + exp(sink - m)), m = max(x, sink); one sink for each row",
+    source="OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453",
+    spans={"sink": "M"},
+    gradient=softmax_with_sink_gradient,
+    packaged=False,
+    samples=(Sample(((6, 40), (6, 1))), Sample(((2, 5, 7), (2, 5, 1)))),
+)
+
+CATALOGUE = (SOFTMAX, LOG_SOFTMAX, SOFTCAP_SOFTMAX, SCALED_MASKED_SOFTMAX_ROWS, SOFTMAX_WITH_SINK)

@@ -45,6 +45,7 @@ class _Kernel:
         self.phase = phase_of(self.nodes)
         self.last = max(self.phase.values(), default=0)
         self.by_row = self.last > 0
+        self.column = "c" if self.by_row else "c0 + c"  # of the first of a vector's elements
         loads = [n for n in self.nodes if n.op == "load"]
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
         self.column_loads = [n for n in loads if n.span == Span.COLS]
@@ -95,6 +96,7 @@ class _Kernel:
             out.append("  const int64_t M = a->M;")
         out += [f"  const C {identifier(n.attr)} = C(a->scalars[{i}]);" for i, n in enumerate(self.scalars)]
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
+        known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
@@ -126,10 +128,15 @@ class _Kernel:
         return [*out, "}", ""]
 
     def _spell(self, node: Node) -> str | None:
-        """A result's dtype is known only at run time here."""
+        """A result's dtype is known only at run time here, and random numbers come four at a time, for neighbours."""
+        if node.op == "uniform":
+            return f"m_uniform<C>({identifier(node.args[0].attr)}, {self.column})"
         if node.op != "round_result":
             return None
         return f"m_round_to({{0}}, a->operands[{self._operand(node.attr)}].dtype)"
+
+    def _is_integer(self, load: Node) -> bool:
+        return load.attr in self.record.integers
 
     def _operand(self, name: str) -> int:
         return self.operands.index(name)
@@ -165,7 +172,9 @@ class _Kernel:
             for name in self.stores
         ]
         out += [
-            f"{indent}const C {identifier(x.attr)} = load_stat<C>(a, {self._operand(x.attr)}, row);"
+            f"{indent}const int64_t {identifier(x.attr)} = load_whole_number(a, {self._operand(x.attr)}, row);"
+            if self._is_integer(x)
+            else f"{indent}const C {identifier(x.attr)} = load_stat<C>(a, {self._operand(x.attr)}, row);"
             for x in self.statistics
         ]
         return out
@@ -207,7 +216,10 @@ class _Kernel:
         for root in roots:
             visit(root)
         names = {x.index: identifier(x.attr) if x.op == "load" else "column" for x in wanted}
-        values = [f"part.load({x.attr}_row + c)" if x.op == "load" else "numbers_from<C>(c)" for x in wanted]
+        values = [
+            f"part.load({x.attr}_row + c)" if x.op == "load" else f"numbers_from<C>({self.column})"
+            for x in wanted
+        ]
         lines = [f"const V {name} = {v};" for name, v in zip(names.values(), values, strict=True)]
         return lines, {**known, **names}
 

@@ -408,7 +408,7 @@ class _RowKernel:
         for n in self.column_loads:
             add("ptr", n.attr, f"const W* __restrict__ {n.attr}_ptr")
         for n in self.statistics:
-            number = "int64_t" if n.attr in self.record.integers else "compute_t<X>"
+            number = "int64_t" if self._is_integer(n) else "compute_t<X>"
             add("ptr", n.attr, f"const {number}* __restrict__ {n.attr}_ptr")
         for name in self.stores:
             add("ptr", name, f"X* __restrict__ {name}_ptr")
@@ -534,12 +534,12 @@ class _RowKernel:
         ]
         if self.looped:
             out += [
-                f"    const C {identifier(n.attr)} = live ? {n.attr}_ptr[row] : C(0);"
+                f"    const {self._type(n)} {identifier(n.attr)} = live ? {n.attr}_ptr[row] : {self._type(n)}(0);"
                 for n in self.statistics
             ]
         elif self.row_loads or self.statistics:
             out += [f"    Vec<X, V> {n.attr}_vec[P];" for n in self.row_loads]
-            out += [f"    C {identifier(n.attr)};" for n in self.statistics]
+            out += [f"    {self._type(n)} {identifier(n.attr)};" for n in self.statistics]
             now = [*(f"{n.attr}_vec" for n in self.row_loads), *(identifier(n.attr) for n in self.statistics)]
             ahead = [f"{n.attr}_next" for n in [*self.row_loads, *self.statistics]]
             out.append("    if constexpr (kAhead) {")
@@ -556,6 +556,7 @@ class _RowKernel:
                 "    }",
             ]
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
+        known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)
@@ -581,6 +582,19 @@ class _RowKernel:
                 )
                 out.append(f"  write_partial<R>(tile, {self._sum_name(n)}, shared, partials + {index});")
         return out
+
+    def _is_integer(self, load: Node) -> bool:
+        return load.attr in self.record.integers
+
+    def _type(self, statistic: Node) -> str:
+        return "int64_t" if self._is_integer(statistic) else "C"
+
+    @staticmethod
+    def _spell(node: Node) -> str | None:
+        """Random numbers come four at a time, for neighbours in a vector."""
+        if node.op != "uniform":
+            return None
+        return f"m_uniform<C, V>({identifier(node.args[0].attr)}, tile.column(p), j)"
 
     def _sum_name(self, node: Node) -> str:
         for name, result in self.graph.results.items():
@@ -642,7 +656,7 @@ class _RowKernel:
         if not self.row_loads and not self.statistics:
             return []
         into = [f"Vec<X, V> (&{n.attr}_to)[P]" for n in self.row_loads] + [
-            f"C& {n.attr}_to" for n in self.statistics
+            f"{self._type(n)}& {n.attr}_to" for n in self.statistics
         ]
         out = [f"  const auto fetch = [&]({', '.join(['int64_t row', *into])}) {{", "    if (row < M) {"]
         out += [
@@ -651,13 +665,13 @@ class _RowKernel:
         out += [f"      {n.attr}_to = {n.attr}_ptr[row];" for n in self.statistics]
         out += ["    } else {"]
         out += [f"      clear({n.attr}_to);" for n in self.row_loads]
-        out += [f"      {n.attr}_to = C(0);" for n in self.statistics]
+        out += [f"      {n.attr}_to = {self._type(n)}(0);" for n in self.statistics]
         out += ["    }", "  };"]
         out.append(
             "  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row."
         )
         out += [f"  Vec<X, V> {n.attr}_next[P];" for n in self.row_loads]
-        out += [f"  C {n.attr}_next;" for n in self.statistics]
+        out += [f"  {self._type(n)} {n.attr}_next;" for n in self.statistics]
         ahead = ", ".join(f"{n.attr}_next" for n in [*self.row_loads, *self.statistics])
         out.append(f"  if constexpr (kAhead) fetch(first + own, {ahead});")
         return out
@@ -699,6 +713,10 @@ class _RowKernel:
             bool(self.sums) or any(self._reads(k, load) for k in range(1, self.last + 1))
         )
 
+    def _element_body(self, k: int, known: dict[int, str]) -> Body:
+        spelled = self._element(k, known)
+        return Body(self.names.scope(), spelled, "const C", approximate="<A>", spell=self._spell)
+
     def _element(self, k: int, known: dict[int, str]) -> dict[int, str]:
         """Spellings of the operands inside an element of pass k."""
         spelled = dict(known)
@@ -737,7 +755,7 @@ class _RowKernel:
         step = {"sum": "{0} += {1};", "amax": "{0} = m_max({0}, {1});", "amin": "{0} = m_min({0}, {1});"}
         names = [self.names.of(n) for n in nodes]
         out = [f"    C {name} = {start[n.op]};" for name, n in zip(names, nodes, strict=True)]
-        body = Body(self.names.scope(), self._element(k, known), "const C", approximate="<A>")
+        body = self._element_body(k, known)
         lines, values = body.emit([n.args[0] for n in nodes])
         inner = [*lines]
         inner += [step[n.op].format(name, value) for n, name, value in zip(nodes, names, values, strict=True)]
@@ -755,7 +773,7 @@ class _RowKernel:
         k = self.last + 1
         if self.kind == "flat":
             known = {n.index: identifier(n.attr) for n in self.scalars}
-        body = Body(self.names.scope(), self._element(k, known), "const C", approximate="<A>")
+        body = self._element_body(k, known)
         lines, values = body.emit(self._roots(k))
         stores, sums = values[: len(self.stores)], values[len(self.stores) :]
         inner = list(lines)

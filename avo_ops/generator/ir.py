@@ -104,6 +104,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "or": Primitive("m_or({0}, {1})", 1, "mask", commutes=True),
     "not": Primitive("m_not({0})", 1, "mask"),
     "where": Primitive("m_where({0}, {1}, {2})", 1),
+    "uniform": Primitive("m_uniform({0}, {1})", 16),
     "round_result": Primitive("m_round_to<X>({0})", 1),
     "round_f32": Primitive("m_round_f32({0})", 1),
     "round_f16": Primitive("m_round_f16({0})", 1),

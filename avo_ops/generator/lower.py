@@ -125,7 +125,13 @@ class _Lowering:
         return [spans[d] for d in chosen if spans[d]]
 
     def lower(self, node: torch.fx.Node) -> Any:
-        name = str(node.target).removeprefix("aten.").removeprefix("prims.").split(".")[0]
+        name = (
+            str(node.target)
+            .removeprefix("aten.")
+            .removeprefix("prims.")
+            .removeprefix("avo_random.")
+            .split(".")[0]
+        )
         args = list(node.args)
         if node.target in _ON_SIZES:
             return self.builder.make(_ON_SIZES[node.target], *(self.operand(a) for a in args))
@@ -134,6 +140,9 @@ class _Lowering:
         if name in ("sym_size", "size"):
             assert isinstance(args[0], torch.fx.Node)
             axis = self.dims(args[0])[args[1]]  # type: ignore[index]
+            return self.builder.size(axis) if axis else self.builder.const(1.0)
+        if name == "sym_stride":  # how torch may spell a size
+            axis = dim_of(node.meta["val"], self.traced.rows, self.traced.cols)
             return self.builder.size(axis) if axis else self.builder.const(1.0)
         handler = _HANDLERS.get(name)
         if handler is not None:
@@ -252,8 +261,19 @@ def _arange(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     if str(node.target).startswith("prims."):
         bounds, step = [node.kwargs["start"], *args], node.kwargs["step"]
     if (bounds[0], step) != (0, 1) or low.dims(node) != [Span.COLS]:
-        raise _Unsupported("an arange that does not number the columns, from 0 in steps of 1, is not supported")
+        raise _Unsupported(
+            "an arange that does not number the columns, from 0 in steps of 1, is not supported"
+        )
     return low.builder.column()
+
+
+def _uniform(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    seed, column = (low.operand(a) for a in args)
+    if seed.op != "load" or column.op != "column":
+        raise _Unsupported(
+            "random numbers depend on a seed for each row, as it is, and on the number of the column"
+        )
+    return low.builder.make("uniform", seed, column)
 
 
 def _fill(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
@@ -284,6 +304,7 @@ _HANDLERS: dict[str, Handler] = {
     "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
     "convert_element_type": _cast, "copy": _copy, "empty": _fill, "empty_like": _fill, "empty_permuted": _fill,
     "new_zeros": _fill, "new_ones": _fill, "new_full": _fill, "arange": _arange, "iota": _arange,
+    "uniform": _uniform,
 }  # fmt: skip
 
 

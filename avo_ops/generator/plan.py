@@ -170,7 +170,9 @@ def _joint(
             for a in tensors
             if a.parts
         }
-        return record.definition(**_keywords(record, arguments, pattern, {**by_name, **packed}, numbers, cols))
+        return record.definition(
+            **_keywords(record, arguments, pattern, {**by_name, **packed}, numbers, cols)
+        )
 
     gradient = record.gradient
     stated = None
@@ -186,7 +188,7 @@ def _joint(
             call,
             [Operand(name, a.span, a.integer) for a in tensors for name in a.operands],
             scalars,
-            record.results,
+            record.values,
             differentiable=[name for a in tensors if not a.integer for name in a.operands],
             grads=grads,
             gradient=stated,
@@ -314,8 +316,9 @@ def _derive(
     names: dict[str, str],
 ) -> _Derived:
     b = Builder(rules=local_rules)
-    joint = _round_shared_results(b, _joint(record, arguments, pattern, grads, b), record.results)
-    results = {n: node for n, node in joint.results.items() if n in record.results}
+    values = [v for r in grads for v in record.parts.get(r, (r,))]
+    joint = _round_shared_results(b, _joint(record, arguments, pattern, values, b), record.values)
+    results = {n: node for n, node in joint.results.items() if n in record.values}
     forward_nodes = {n.index: n for n in walk(results.values())}
     known = frozenset(i for i, n in forward_nodes.items() if n.span == Span.ROWS)
     joint = Graph(
@@ -454,7 +457,11 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     saved_results = [r for r in record.results if r in needed]
     dtype_of = {r: record.dtypes.get(r, tensors[0].name) for r in record.results}  # or "compute"
     first = derived[0, grad_sets[0]]
-    span_of = {r: first.forward.results[r].span for r in record.results}
+    span_of = {r: first.forward.results[record.parts.get(r, (r,))[0]].span for r in record.results}
+    if set(record.parts) & set(record.results) and needed & set(record.values):
+        raise ValueError(
+            f"{record.name}: the backward needs a packed result; state the gradient by the arguments"
+        )
     # Gradients that are one value in every case are returned once.
     groups: list[list[str]] = []
     for name in differentiable:
@@ -473,7 +480,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     if not whole and not (len(record.results) == 1 and span_of[record.results[0]] == Span.BOTH):
         saved_args = [a for a in tensors if a in saved_args or a is tensors[0]]
 
-    returns = tuple(Return(r, first.forward.results[r].span, dtype_of[r]) for r in record.results)
+    returns = tuple(Return(r, span_of[r], dtype_of[r], record.parts.get(r, ())) for r in record.results)
     stat_returns = tuple(Return(s, Span.ROWS, "compute") for s in statistics)
     public_cases, forward_cases = [], []
     for i, pattern in enumerate(patterns):
@@ -507,12 +514,18 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
 
     several = len(record.results) > 1
     grad_arguments = [
-        Argument(f"grad_{r}" if several else "grad", "tensor", several, ret.span)
+        Argument(
+            f"grad_{r}" if several else "grad",
+            "tensor",
+            several,
+            ret.span,
+            parts=tuple(f"grad_{p}" for p in ret.parts),
+        )
         for r, ret in zip(record.results, returns, strict=True)
     ]
     saved = [
         *saved_args,
-        *(Argument(r, "tensor", False, first.forward.results[r].span) for r in saved_results),
+        *(Argument(r, "tensor", False, span_of[r]) for r in saved_results),
         *(Argument(s, "tensor", False, Span.ROWS) for s in statistics),
     ]
     plain = [a for a in arguments if a.kind != "tensor"]
@@ -521,7 +534,9 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     backward_arguments = (*grad_arguments, *saved, *plain, mask)
     names = {a.name for a in backward_arguments}
     candidates = [a for a in (*saved, *grad_arguments) if a.span == Span.BOTH and not a.optional]
-    primary_name = min(candidates, key=lambda a: bool(a.parts)).name
+    # Not a packed one, for its parts have the shape of the call; but what is no part of a packed call may broadcast to it.
+    may_broadcast = {a.name for a in tensors if tensors[0].parts and not a.parts}
+    primary_name = min(candidates, key=lambda a: 2 if a.name in may_broadcast else bool(a.parts)).name
 
     def of_its_dtype(name: str) -> str | None:
         """An argument of the backward that has the dtype of a tensor of the forward."""
@@ -540,8 +555,11 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     parts = {a.name: tuple(f"grad_{p}" for p in a.parts) for a in tensors}
     backward_returns = tuple(Return(f"grad_{g[0]}", spans[g[0]], grad_dtype(g), parts[g[0]]) for g in groups)
     backward_cases = []
-    # A kernel for each subset of many gradients would be too many: those that vary along the rows then come together.
-    together = sum(spans[g[0]] != Span.COLS for g in groups) > 2
+    # A kernel for each subset of many gradients would be too many: of those that vary along the rows then the first comes
+    # alone, or all do.
+    of_rows = [spans[g[0]] != Span.COLS for g in groups]
+    together = sum(of_rows) > (2 if record.packaged else 1)
+    first_alone = [row and i == of_rows.index(True) for i, row in enumerate(of_rows)]
     for (_, grads), d in derived.items():
         pattern = _Pattern(
             {
@@ -557,11 +575,9 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         for bits in itertools.product((False, True), repeat=len(groups)):
             there = [_differs_from_zero(d, operands_of[g[0]]) for g in groups]
             wanted = list(bits)
-            if together:
-                any_of_rows = any(b and spans[g[0]] != Span.COLS for b, g in zip(bits, groups, strict=True))
-                wanted = [
-                    any_of_rows if spans[g[0]] != Span.COLS else b for b, g in zip(bits, groups, strict=True)
-                ]
+            asked = [bit and row for bit, row in zip(bits, of_rows, strict=True)]
+            if together and any(asked) and asked != first_alone:
+                wanted = [bit or row for bit, row in zip(bits, of_rows, strict=True)]
             exists = [bit and some for bit, some in zip(wanted, there, strict=True)]
             computed = _computed(exists, backward_returns, there)
             results = {
@@ -578,7 +594,9 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
                 if everything
                 else "_to" + "".join(f"_{g[0]}" for g, c in zip(groups, computed, strict=True) if c)
             )
-            graph = _case_graph(d.builder, _rename_grads(d.builder, results, several))
+            graph = _case_graph(
+                d.builder, _rename_grads(d.builder, results, several or bool(grad_arguments[0].parts))
+            )
             backward_cases.append(
                 Case(_select_key(backward_arguments, pattern, bits), name, graph, tuple(exists))
             )

@@ -254,7 +254,9 @@ def _call(
     by_name = {o.name: t for o, t in zip(operands, tensors, strict=False)}
     numbers = dict(zip(scalars, tensors[len(operands) :], strict=False))
     out = function(by_name, numbers, cols)
-    return list(out) if isinstance(out, list | tuple) else [out]
+    outs = list(out) if isinstance(out, list | tuple) else [out]
+    # A packed result is a tuple of its parts.
+    return [part for o in outs for part in (o if isinstance(o, list | tuple) else [o])]
 
 
 def _problems_of(outs: Sequence[Any], results: Sequence[str], rows: Any, cols: Any) -> list[str]:

@@ -74,15 +74,6 @@ def take_apart(tensor: Tensor, like: Any, dim: int) -> tuple[Tensor, ...]:
     return tuple(tensor[(*before, slice(i, None, count))] for i in range(count))
 
 
-def put_together(parts: Sequence[Tensor], like: Any, dim: int) -> Tensor:
-    """A packed tensor of its parts."""
-    if not like.interleaved:
-        return torch.cat(tuple(parts), dim)
-    stacked = torch.stack(tuple(parts), dim + 1)
-    sizes = parts[0].shape
-    return stacked.reshape([*sizes[:dim], sizes[dim] * len(parts), *sizes[dim + 1 :]])
-
-
 def _packed_shape(op: Op, sizes: Sequence[Any], space_dim: int) -> tuple[Any, ...]:
     return tuple(s * op.packing if d == space_dim else s for d, s in enumerate(sizes))
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from ..definitions.record import put_together
 from .expression import Space
 from .layout import (
     keeps_strides,
-    put_together,
     return_dtype,
     returned,
     shape_of,
@@ -75,7 +75,7 @@ def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Sp
     return out.clone() if any(out is args[i] for i in op.tensors) else out
 
 
-def stated(op: Op, definition: Definition) -> Definition:
+def stated(op: Op, compute: Callable[..., tuple[Tensor, ...]]) -> Definition:
     """The public op by the author's definition."""
 
     def run(*args: Any) -> Any:
@@ -87,8 +87,7 @@ def stated(op: Op, definition: Definition) -> Definition:
         if empty and all(r.span == "MN" for r in op.returns):
             results = [_nothing(op, r, args, space) for r in op.returns]
         else:
-            out = definition(*values)
-            results = [out] if isinstance(out, Tensor) else out
+            results = compute(*values)
         finished = tuple(_finished(op, r, v, args, space) for r, v in zip(op.returns, results, strict=True))
         return finished[0] if len(finished) == 1 else finished
 
@@ -131,13 +130,15 @@ def derived(op: Op) -> Definition:
             names = [name for r in wanted for name in r.parts or (r.name,)]
             own = [n for n in names if n in case.expression.results]  # a case may do without some statistic
             values = case.expression.evaluate(own, _operands(op, args, space), space)
-            values |= {n: torch.zeros((), dtype=space.dtype, device=space.device) for n in names if n not in own}
+            values |= {
+                n: torch.zeros((), dtype=space.dtype, device=space.device) for n in names if n not in own
+            }
             for i, r in enumerate(op.returns):
                 if not exists[i]:
                     continue
                 if r.parts and r in wanted:
                     parts = [_whole(values[name], r, space) for name in r.parts]
-                    value = put_together(parts, r, space.columns[0])
+                    value = put_together(parts, space.columns[0], r.interleaved)
                 else:
                     value = values[r.name] if r in wanted else _nothing(op, r, args, space)
                 out[i] = _finished(op, r, value, args, space)

@@ -26,7 +26,7 @@ def register_operator(library: torch.library.Library, operator: Operator, record
     definition runs.
     """
     definitions = {op.name: derived(op) for op in operator.ops}
-    definitions[operator.public.name] = stated(operator.public, record.definition)
+    definitions[operator.public.name] = stated(operator.public, record.compute)
     for op in operator.ops:
         _define(library, op, definitions[op.name])
     overloads = {op.name: _overload(library, op) for op in operator.ops}

@@ -20,9 +20,9 @@ AVO_KERNEL void cross_entropy_rows_forward(const AvoCpuArgs* a, int64_t row_begi
   const C z_loss = C(a->scalars[1]);
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C target = load_stat<C>(a, 1, row);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = load_whole_number(a, 1, row);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     V largest_lanes(lowest<C>());
     sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
       const V x = part.load(x_row + c);
@@ -40,7 +40,7 @@ AVO_KERNEL void cross_entropy_rows_forward(const AvoCpuArgs* a, int64_t row_begi
         const V centred = x - V(largest);
         const V exponential = m_exp(centred);
         t3_block = part.sum(t3_block, exponential);
-        t4_block = part.sum(t4_block, m_where(m_eq(V(target), column), centred, V(C(0.0))));
+        t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
       });
       t3_lanes = t3_lanes + t3_block;
       t4_lanes = t4_lanes + t4_block;
@@ -74,9 +74,9 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(const AvoCpuArgs* a, int64_t row_
   const C label_smoothing = C(a->scalars[2]);
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C target = load_stat<C>(a, 1, row);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = load_whole_number(a, 1, row);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     const C share = label_smoothing / C(N);
     const C of_target = C(1.0) - label_smoothing;
     V largest_lanes(lowest<C>());
@@ -99,7 +99,7 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(const AvoCpuArgs* a, int64_t row_
         const V exponential = m_exp(centred);
         t3_block = part.sum(t3_block, exponential);
         sum_centred_block = part.sum(sum_centred_block, centred);
-        t4_block = part.sum(t4_block, m_where(m_eq(V(target), column), centred, V(C(0.0))));
+        t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
       });
       t3_lanes = t3_lanes + t3_block;
       sum_centred_lanes = sum_centred_lanes + sum_centred_block;
@@ -137,9 +137,9 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(const AvoCpuArgs* a, int64_t r
   const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C target = load_stat<C>(a, 2, row);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = load_whole_number(a, 2, row);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     V largest_lanes(lowest<C>());
     V t3_lanes(C(0));
     for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -149,7 +149,7 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(const AvoCpuArgs* a, int64_t r
         const V column = numbers_from<C>(c);
         const V weight = part.load(weight_row + c);
         largest_lanes = part.amax(largest_lanes, x);
-        t3_block = part.sum(t3_block, m_where(m_eq(V(target), column), weight, V(C(0.0))));
+        t3_block = part.sum(t3_block, m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
       });
       t3_lanes = t3_lanes + t3_block;
     }
@@ -166,7 +166,7 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(const AvoCpuArgs* a, int64_t r
         const V centred = x - V(largest);
         const V exponential = m_exp(centred);
         t4_block = part.sum(t4_block, exponential);
-        t5_block = part.sum(t5_block, m_where(m_eq(V(target), column), centred, V(C(0.0))));
+        t5_block = part.sum(t5_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
       });
       t4_lanes = t4_lanes + t4_block;
       t5_lanes = t5_lanes + t5_block;
@@ -203,9 +203,9 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(const AvoCpuArgs* a, int64
   const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C target = load_stat<C>(a, 2, row);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = load_whole_number(a, 2, row);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     const C share = label_smoothing / C(N);
     const C t3 = C(1.0) - label_smoothing;
     V largest_lanes(lowest<C>());
@@ -220,7 +220,7 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(const AvoCpuArgs* a, int64
         const V column = numbers_from<C>(c);
         largest_lanes = part.amax(largest_lanes, x);
         sum_weight_block = part.sum(sum_weight_block, weight);
-        t4_block = part.sum(t4_block, m_where(m_eq(V(target), column), weight, V(C(0.0))));
+        t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
       });
       sum_weight_lanes = sum_weight_lanes + sum_weight_block;
       t4_lanes = t4_lanes + t4_block;
@@ -244,7 +244,7 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(const AvoCpuArgs* a, int64
         const V weighted = weight * centred;
         t5_block = part.sum(t5_block, exponential);
         sum_weighted_block = part.sum(sum_weighted_block, weighted);
-        t6_block = part.sum(t6_block, m_where(m_eq(V(target), column), centred, V(C(0.0))));
+        t6_block = part.sum(t6_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
       });
       t5_lanes = t5_lanes + t5_block;
       sum_weighted_lanes = sum_weighted_lanes + sum_weighted_block;
@@ -285,20 +285,20 @@ AVO_KERNEL void cross_entropy_rows_backward(const AvoCpuArgs* a, int64_t row_beg
     for (int64_t row = row_begin; row < row_end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
       C* grad_x_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C target = load_stat<C>(a, 1, row);
+      const int64_t target = load_whole_number(a, 1, row);
       const C grad = load_stat<C>(a, 2, row);
       const C largest = load_stat<C>(a, 3, row);
       const C total_ = load_stat<C>(a, 4, row);
       const C log_sum_exp = load_stat<C>(a, 5, row);
-      const auto t1 = m_eq(target, ignore_index);
+      const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
       const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, C(1.0));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
+        const V column = numbers_from<C>(c0 + c);
         const V centred = x - V(largest);
         const V exponential = m_exp(centred);
-        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_round_f32(m_where(m_eq(V(target), column), V(C(1.0)), V(C(0.0)))));
+        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_round_f32(m_where(m_eq(V(C(target)), column), V(C(1.0)), V(C(0.0)))));
         part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient));
       });
       close_row<C>(a, 6, row, c0, n, grad_x_row);
@@ -323,12 +323,12 @@ AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row
     for (int64_t row = row_begin; row < row_end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
       C* grad_x_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C target = load_stat<C>(a, 1, row);
+      const int64_t target = load_whole_number(a, 1, row);
       const C grad = load_stat<C>(a, 2, row);
       const C largest = load_stat<C>(a, 3, row);
       const C total_ = load_stat<C>(a, 4, row);
       const C log_sum_exp = load_stat<C>(a, 5, row);
-      const auto t1 = m_eq(target, ignore_index);
+      const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
       const C share = label_smoothing / C(N);
       const C of_target = C(1.0) - label_smoothing;
@@ -336,10 +336,10 @@ AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row
       const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, of_all);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
+        const V column = numbers_from<C>(c0 + c);
         const V centred = x - V(largest);
         const V exponential = m_exp(centred);
-        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_where(m_eq(V(target), column), V(of_target), V(C(0.0))));
+        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_where(m_eq(V(C(target)), column), V(of_target), V(C(0.0))));
         const V gradient_ = gradient - V(share);
         part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient_));
       });
@@ -363,21 +363,21 @@ AVO_KERNEL void cross_entropy_rows_backward_weight(const AvoCpuArgs* a, int64_t 
     for (int64_t row = row_begin; row < row_end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
       C* grad_x_row = open_row<C>(a, 7, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C target = load_stat<C>(a, 1, row);
+      const int64_t target = load_whole_number(a, 1, row);
       const C grad = load_stat<C>(a, 2, row);
       const C largest = load_stat<C>(a, 3, row);
       const C total_ = load_stat<C>(a, 4, row);
       const C log_sum_exp = load_stat<C>(a, 5, row);
       const C statistic2 = load_stat<C>(a, 6, row);
-      const auto t1 = m_eq(target, ignore_index);
+      const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
       const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, statistic2);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
+        const V column = numbers_from<C>(c0 + c);
         const V centred = x - V(largest);
         const V exponential = m_exp(centred);
-        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_where(m_eq(V(target), column), V(statistic2), V(C(0.0))));
+        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_where(m_eq(V(C(target)), column), V(statistic2), V(C(0.0))));
         part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient));
       });
       close_row<C>(a, 7, row, c0, n, grad_x_row);
@@ -401,13 +401,13 @@ AVO_KERNEL void cross_entropy_rows_backward_weight_yes(const AvoCpuArgs* a, int6
   for (int64_t row = row_begin; row < row_end; ++row) {
     const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
     C* grad_x_row = open_row<C>(a, 8, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    const C target = load_stat<C>(a, 2, row);
+    const int64_t target = load_whole_number(a, 2, row);
     const C grad = load_stat<C>(a, 3, row);
     const C largest = load_stat<C>(a, 4, row);
     const C total_ = load_stat<C>(a, 5, row);
     const C log_sum_exp = load_stat<C>(a, 6, row);
     const C statistic2 = load_stat<C>(a, 7, row);
-    const auto t1 = m_eq(target, ignore_index);
+    const auto t1 = m_eq(C(target), ignore_index);
     const C share = label_smoothing / C(N);
     const C t2 = m_recip(total_);
     const C t3 = z_loss * C(2.0);
@@ -430,7 +430,7 @@ AVO_KERNEL void cross_entropy_rows_backward_weight_yes(const AvoCpuArgs* a, int6
       const V column = numbers_from<C>(c);
       const V centred = x - V(largest);
       const V exponential = m_exp(centred);
-      const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t4), -m_where(m_eq(V(target), column), V(of_target), V(C(0.0))));
+      const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t4), -m_where(m_eq(V(C(target)), column), V(of_target), V(C(0.0))));
       const V gradient_ = m_fma(-weight, V(share), gradient);
       part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient_));
     });

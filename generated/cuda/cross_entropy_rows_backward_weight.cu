@@ -25,7 +25,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(
     const int64_t step = int64_t(gridDim.x) * R;
     const int64_t first = int64_t(blockIdx.x) * R;
     const int own = int(threadIdx.x) / T; // which of the block's rows
-    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], C& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to, C& statistic2_to) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to, C& statistic2_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         target_to = target_ptr[row];
@@ -36,7 +36,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(
         statistic2_to = statistic2_ptr[row];
       } else {
         clear(x_to);
-        target_to = C(0);
+        target_to = int64_t(0);
         grad_to = C(0);
         largest_to = C(0);
         total_to = C(0);
@@ -46,7 +46,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(
     };
     // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> x_next[P];
-    C target_next;
+    int64_t target_next;
     C grad_next;
     C largest_next;
     C total_next;
@@ -57,7 +57,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(
       const int64_t row = base + own;
       const bool live = row < M;
       Vec<X, V> x_vec[P];
-      C target;
+      int64_t target;
       C grad;
       C largest;
       C total_;
@@ -76,7 +76,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(
       } else {
         fetch(row, x_vec, target, grad, largest, total_, log_sum_exp, statistic2);
       }
-      const auto t1 = m_eq(target, ignore_index);
+      const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
       const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, statistic2);
 #pragma unroll
@@ -87,7 +87,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - largest;
           const C exponential = m_exp<A>(centred);
-          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(m_eq(target, C(tile.column(p) + j)), statistic2, C(0.0)));
+          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(m_eq(C(target), C(tile.column(p) + j)), statistic2, C(0.0)));
           grad_x_out[j] = m_where(t1, C(0.0), grad * gradient);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -28,13 +28,13 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const C target = live ? target_ptr[row] : C(0);
+    const int64_t target = live ? target_ptr[row] : int64_t(0);
     const C grad = live ? grad_ptr[row] : C(0);
     const C largest = live ? largest_ptr[row] : C(0);
     const C total_ = live ? total_ptr[row] : C(0);
     const C log_sum_exp = live ? log_sum_exp_ptr[row] : C(0);
     const C statistic2 = live ? statistic2_ptr[row] : C(0);
-    const auto t1 = m_eq(target, ignore_index);
+    const auto t1 = m_eq(C(target), ignore_index);
     const C share = label_smoothing / C(N);
     const C t2 = m_recip(total_);
     const C t3 = z_loss * C(2.0);
@@ -66,7 +66,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
-        const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t4, -m_where(m_eq(target, C(tile.column(p) + j)), of_target, C(0.0)));
+        const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t4, -m_where(m_eq(C(target), C(tile.column(p) + j)), of_target, C(0.0)));
         const C gradient_ = m_fma(-weight_vec[p][j], share, gradient);
         grad_x_out[j] = m_where(t1, C(0.0), grad * gradient_);
       }

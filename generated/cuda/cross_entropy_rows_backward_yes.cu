@@ -25,7 +25,7 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
     const int64_t step = int64_t(gridDim.x) * R;
     const int64_t first = int64_t(blockIdx.x) * R;
     const int own = int(threadIdx.x) / T; // which of the block's rows
-    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], C& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         target_to = target_ptr[row];
@@ -35,7 +35,7 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
         log_sum_exp_to = log_sum_exp_ptr[row];
       } else {
         clear(x_to);
-        target_to = C(0);
+        target_to = int64_t(0);
         grad_to = C(0);
         largest_to = C(0);
         total_to = C(0);
@@ -44,7 +44,7 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
     };
     // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> x_next[P];
-    C target_next;
+    int64_t target_next;
     C grad_next;
     C largest_next;
     C total_next;
@@ -54,7 +54,7 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
       const int64_t row = base + own;
       const bool live = row < M;
       Vec<X, V> x_vec[P];
-      C target;
+      int64_t target;
       C grad;
       C largest;
       C total_;
@@ -71,7 +71,7 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
       } else {
         fetch(row, x_vec, target, grad, largest, total_, log_sum_exp);
       }
-      const auto t1 = m_eq(target, ignore_index);
+      const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
       const C share = label_smoothing / C(N);
       const C of_target = C(1.0) - label_smoothing;
@@ -85,7 +85,7 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - largest;
           const C exponential = m_exp<A>(centred);
-          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(m_eq(target, C(tile.column(p) + j)), of_target, C(0.0)));
+          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(m_eq(C(target), C(tile.column(p) + j)), of_target, C(0.0)));
           const C gradient_ = gradient - share;
           grad_x_out[j] = m_where(t1, C(0.0), grad * gradient_);
         }

@@ -26,9 +26,9 @@ AVO_INLINE void cross_entropy_rows_forward_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const C target = live ? target_ptr[row] : C(0);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = live ? target_ptr[row] : int64_t(0);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
@@ -55,7 +55,7 @@ AVO_INLINE void cross_entropy_rows_forward_loop(
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
         t3 += exponential;
-        t4 += m_where(m_eq(target, C(tile.column(p) + j)), centred, C(0.0));
+        t4 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t3, t4);

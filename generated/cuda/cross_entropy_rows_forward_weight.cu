@@ -29,24 +29,24 @@ AVO_INLINE void cross_entropy_rows_forward_weight(
   const int64_t step = int64_t(gridDim.x / kBlocks) * R;
   const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
   const int own = int(threadIdx.x) / T; // which of the block's rows
-  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], C& target_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
       target_to = target_ptr[row];
     } else {
       clear(x_to);
-      target_to = C(0);
+      target_to = int64_t(0);
     }
   };
   // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
   Vec<X, V> x_next[P];
-  C target_next;
+  int64_t target_next;
   if constexpr (kAhead) fetch(first + own, x_next, target_next);
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-    C target;
+    int64_t target;
     if constexpr (kAhead) {
 #pragma unroll
       for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
@@ -55,13 +55,13 @@ AVO_INLINE void cross_entropy_rows_forward_weight(
     } else {
       fetch(row, x_vec, target);
     }
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
     C t3 = C(0);
     tile.each([&](int p, int j) {
       largest = m_max(largest, x_vec[p][j]);
-      t3 += m_where(m_eq(target, C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
+      t3 += m_where(m_eq(C(target), C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t3);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
@@ -71,7 +71,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight(
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
       t4 += exponential;
-      t5 += m_where(m_eq(target, C(tile.column(p) + j)), centred, C(0.0));
+      t5 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t4, t5);
     const C log_sum = m_log(t4);

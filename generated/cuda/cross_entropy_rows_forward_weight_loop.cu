@@ -27,9 +27,9 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const C target = live ? target_ptr[row] : C(0);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = live ? target_ptr[row] : int64_t(0);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
     C t3 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -43,7 +43,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j) {
         largest = m_max(largest, x_vec[p][j]);
-        t3 += m_where(m_eq(target, C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
+        t3 += m_where(m_eq(C(target), C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t3);
@@ -61,7 +61,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
         t4 += exponential;
-        t5 += m_where(m_eq(target, C(tile.column(p) + j)), centred, C(0.0));
+        t5 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t4, t5);

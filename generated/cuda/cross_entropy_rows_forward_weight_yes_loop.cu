@@ -27,9 +27,9 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(
   for (int64_t base = first; base < M; base += step) {
     const int64_t row = base + own;
     const bool live = row < M;
-    const C target = live ? target_ptr[row] : C(0);
-    const auto t1 = m_eq(target, ignore_index);
-    const auto t2 = m_and(m_ge(target, C(0.0)), m_lt(target, C(N)));
+    const int64_t target = live ? target_ptr[row] : int64_t(0);
+    const auto t1 = m_eq(C(target), ignore_index);
+    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     const C share = label_smoothing / C(N);
     const C t3 = C(1.0) - label_smoothing;
     C largest = lowest<C>();
@@ -47,7 +47,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(
       tile.each([&](int p, int j) {
         largest = m_max(largest, x_vec[p][j]);
         sum_weight += weight_vec[p][j];
-        t4 += m_where(m_eq(target, C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
+        t4 += m_where(m_eq(C(target), C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight, t4);
@@ -70,7 +70,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(
         const C weighted = weight_vec[p][j] * centred;
         t5 += exponential;
         sum_weighted += weighted;
-        t6 += m_where(m_eq(target, C(tile.column(p) + j)), centred, C(0.0));
+        t6 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t5, sum_weighted, t6);

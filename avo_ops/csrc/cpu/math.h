@@ -9,6 +9,7 @@
 // and log, log1p, erf and erfc of double, are libm's. Denormal arguments and results are kept.
 #pragma once
 
+#include "../common/philox.h"
 #include "../common/polynomials.h"
 #include "vec.h"
 
@@ -402,6 +403,20 @@ AVO_NDTR(ndtr, double)
 AVO_NDTR(x_ndtr, float)
 AVO_NDTR(x_ndtr, double)
 #undef AVO_NDTR
+
+// ---- random numbers -----------------------------------------------------------------------------------------------
+
+// Numbers in [0, 1) for 16 columns from c on.
+template <class C> AVO_NOINLINE Vec<C> m_uniform(int64_t seed, int64_t c) {
+  uint32_t w[4][5]; // of five counters, where c is no multiple of 4
+  avo_philox<5>(uint64_t(seed), uint64_t(c) >> 2, w);
+  alignas(64) C lanes[16];
+  for (int i = 0; i < 16; ++i) {
+    const int at = int(c & 3) + i;
+    lanes[i] = C(w[at & 3][at >> 2] >> 8) * C(0x1p-24);
+  }
+  return Vec<C>::load(lanes);
+}
 
 } // namespace
 } // namespace AVO_ISA_NAMESPACE

@@ -285,11 +285,14 @@ template <class C> AVO_INLINE C load_stat(const AvoCpuArgs *a, int operand, int6
   const AvoOperand &source = a->operands[operand];
   const int64_t offset = row_offset(a, source, row);
   if (source.dtype == kDtype<C>) return ((const C *)source.data)[offset];
-  if (source.dtype == AVO_I64) return C(((const int64_t *)source.data)[offset]);
-  if (source.dtype == AVO_I32) return C(((const int32_t *)source.data)[offset]);
   C lanes[kLanes];
   stage_in<C>(source, offset, lanes, 1);
   return lanes[0];
+}
+AVO_INLINE int64_t load_whole_number(const AvoCpuArgs *a, int operand, int64_t row) {
+  const AvoOperand &source = a->operands[operand];
+  const int64_t offset = row_offset(a, source, row);
+  return source.dtype == AVO_I32 ? ((const int32_t *)source.data)[offset] : ((const int64_t *)source.data)[offset];
 }
 template <class C> AVO_INLINE void store_stat(const AvoCpuArgs *a, int operand, int64_t row, C value) {
   const AvoOperand &target = a->operands[operand];

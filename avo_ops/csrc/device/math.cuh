@@ -22,6 +22,9 @@
 #define AVO_MATH __device__ __forceinline__
 #endif
 
+#define AVO_PHILOX AVO_MATH
+#include "../common/philox.h"
+
 // ---- single instructions ------------------------------------------------------------------------
 
 #ifdef AVO_EMULATOR
@@ -345,3 +348,16 @@ template <class A> AVO_MATH double m_sigmoid_rest(double x, double s) { return m
 template <class A> AVO_MATH double m_erfc(double z, double e) { return m_erfc(z, e); }
 template <class A> AVO_MATH double m_ndtr(double x, double e) { return m_ndtr(x, e); }
 template <class A> AVO_MATH double m_x_ndtr(double x, double e) { return m_x_ndtr(x, e); }
+
+// ---- random numbers -----------------------------------------------------------------------------------------------
+
+// A number in [0, 1) for element j of the vector of V columns that starts at `column`, a multiple of V. Four neighbours
+// share one Philox, which the compiler finds once they stand side by side.
+template <class C, int V> AVO_MATH C m_uniform(int64_t seed, int64_t column, int j) {
+  const int within = V % 4 == 0 ? 0 : int(column & 3);
+  uint32_t w[4][1];
+  avo_philox<1>(uint64_t(seed), uint64_t(column >> 2) + uint64_t((within + j) >> 2), w);
+  const int which = (within + j) & 3;
+  const uint32_t chosen = which == 0 ? w[0][0] : which == 1 ? w[1][0] : which == 2 ? w[2][0] : w[3][0];
+  return C(chosen >> 8) * C(0x1p-24);
+}

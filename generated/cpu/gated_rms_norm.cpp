@@ -1,0 +1,516 @@
+// gated_rms_norm: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* gate_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        t1_block = part.sum(t1_block, x * x);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 4, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V gate = part.load(gate_row + c);
+      const V y = x * V(rstd);
+      const V y_ = weight * y;
+      part.store(y_row + c, y_ * m_x_sigmoid(gate));
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_forward_gate_first(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* gate_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V t2 = x * m_x_sigmoid(gate);
+        t1_block = part.sum(t1_block, t2 * t2);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C rstd = m_rsqrt(eps + t1 / C(N));
+    store_stat<C>(a, 4, row, rstd);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V weight = part.load(weight_row + c);
+      const V x = part.load(x_row + c);
+      const V gate = part.load(gate_row + c);
+      const V y = x * m_x_sigmoid(gate) * V(rstd);
+      const V y_ = weight * y;
+      part.store(y_row + c, y_);
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C rstd = load_stat<C>(a, 3, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V grad = part.load(grad_row + c);
+        const V y = x * V(rstd);
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * (m_x_sigmoid(gate) * grad));
+      });
+    }
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_to_x_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* gate_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_gate_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 5, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V gate = part.load(gate_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * (weight * (m_x_sigmoid(gate) * grad)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V gate = part.load(gate_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      const V t3 = m_sigmoid(gate);
+      const V y_ = weight * y;
+      const V t4 = y_ * grad;
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * (m_x_sigmoid(gate) * grad))));
+      part.store(grad_gate_row + c, m_fma(t3 * m_sigmoid_rest(gate, t3), gate * t4, t3 * t4));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_gate_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* gate_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_gate_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 5, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V gate = part.load(gate_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * (weight * (m_x_sigmoid(gate) * grad)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V gate = part.load(gate_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      const V t3 = m_x_sigmoid(gate) * grad;
+      const V t4 = m_sigmoid(gate);
+      const V y_ = weight * y;
+      const V t5 = y_ * grad;
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * t3)));
+      part.store(grad_gate_row + c, m_fma(t4 * m_sigmoid_rest(gate, t4), gate * t5, t4 * t5));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * t3);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_gate_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* gate_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V gate = part.load(gate_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * (weight * (m_x_sigmoid(gate) * grad)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V gate = part.load(gate_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * (m_x_sigmoid(gate) * grad))));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_to_x_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* gate_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V weight = part.load(weight_row + c);
+        const V gate = part.load(gate_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * (weight * (m_x_sigmoid(gate) * grad)));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V gate = part.load(gate_row + c);
+      const V grad = part.load(grad_row + c);
+      const V y = x * V(rstd);
+      const V t3 = m_x_sigmoid(gate) * grad;
+      part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * t3)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * t3);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_gate_first_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
+    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
+    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C rstd = load_stat<C>(a, 3, row);
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V grad = part.load(grad_row + c);
+        const V y = x * m_x_sigmoid(gate) * V(rstd);
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+      });
+    }
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* gate_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_gate_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 5, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * m_x_sigmoid(gate) * (weight * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V gate = part.load(gate_row + c);
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V t3 = m_x_sigmoid(gate);
+      const V y = x * t3 * V(rstd);
+      const V t4 = m_fma(y, V(t2), V(rstd) * (weight * grad));
+      const V t5 = m_sigmoid(gate);
+      const V t6 = x * t4;
+      part.store(grad_x_row + c, t3 * t4);
+      part.store(grad_gate_row + c, m_fma(t5 * m_sigmoid_rest(gate, t5), gate * t6, t5 * t6));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_gate_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_gate_first(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* gate_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    C* grad_gate_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 5, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * m_x_sigmoid(gate) * (weight * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V gate = part.load(gate_row + c);
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V t3 = m_x_sigmoid(gate);
+      const V y = x * t3 * V(rstd);
+      const V t4 = m_fma(y, V(t2), V(rstd) * (weight * grad));
+      const V t5 = m_sigmoid(gate);
+      const V t6 = x * t4;
+      part.store(grad_x_row + c, t3 * t4);
+      part.store(grad_gate_row + c, m_fma(t5 * m_sigmoid_rest(gate, t5), gate * t6, t5 * t6));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    close_row<C>(a, 6, row, 0, N, grad_gate_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* gate_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * m_x_sigmoid(gate) * (weight * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V gate = part.load(gate_row + c);
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V t3 = m_x_sigmoid(gate);
+      const V y = x * t3 * V(rstd);
+      part.store(grad_x_row + c, t3 * m_fma(y, V(t2), V(rstd) * (weight * grad)));
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+template <class C>
+AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t chunk, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  zero_partial<C>(a, chunk, 1, 0, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* gate_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const C* grad_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 4, N));
+    const C rstd = load_stat<C>(a, 4, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V gate = part.load(gate_row + c);
+        const V weight = part.load(weight_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, x * m_x_sigmoid(gate) * (weight * grad));
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V gate = part.load(gate_row + c);
+      const V x = part.load(x_row + c);
+      const V weight = part.load(weight_row + c);
+      const V grad = part.load(grad_row + c);
+      const V t3 = m_x_sigmoid(gate);
+      const V y = x * t3 * V(rstd);
+      part.store(grad_x_row + c, t3 * m_fma(y, V(t2), V(rstd) * (weight * grad)));
+      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+    });
+    close_row<C>(a, 5, row, 0, N, grad_x_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_gated_rms_norm[] = {
+    {"gated_rms_norm_forward", gated_rms_norm_forward<float>, gated_rms_norm_forward<double>},
+    {"gated_rms_norm_forward_gate_first", gated_rms_norm_forward_gate_first<float>, gated_rms_norm_forward_gate_first<double>},
+    {"gated_rms_norm_backward_to_weight", gated_rms_norm_backward_to_weight<float>, gated_rms_norm_backward_to_weight<double>},
+    {"gated_rms_norm_backward_to_x_gate", gated_rms_norm_backward_to_x_gate<float>, gated_rms_norm_backward_to_x_gate<double>},
+    {"gated_rms_norm_backward", gated_rms_norm_backward<float>, gated_rms_norm_backward<double>},
+    {"gated_rms_norm_backward_to_x", gated_rms_norm_backward_to_x<float>, gated_rms_norm_backward_to_x<double>},
+    {"gated_rms_norm_backward_to_x_weight", gated_rms_norm_backward_to_x_weight<float>, gated_rms_norm_backward_to_x_weight<double>},
+    {"gated_rms_norm_backward_gate_first_to_weight", gated_rms_norm_backward_gate_first_to_weight<float>, gated_rms_norm_backward_gate_first_to_weight<double>},
+    {"gated_rms_norm_backward_gate_first_to_x_gate", gated_rms_norm_backward_gate_first_to_x_gate<float>, gated_rms_norm_backward_gate_first_to_x_gate<double>},
+    {"gated_rms_norm_backward_gate_first", gated_rms_norm_backward_gate_first<float>, gated_rms_norm_backward_gate_first<double>},
+    {"gated_rms_norm_backward_gate_first_to_x", gated_rms_norm_backward_gate_first_to_x<float>, gated_rms_norm_backward_gate_first_to_x<double>},
+    {"gated_rms_norm_backward_gate_first_to_x_weight", gated_rms_norm_backward_gate_first_to_x_weight<float>, gated_rms_norm_backward_gate_first_to_x_weight<double>},
+};
+AVO_HIDDEN extern const int kernels_gated_rms_norm_count = 12;
+
+} // namespace AVO_ISA_NAMESPACE

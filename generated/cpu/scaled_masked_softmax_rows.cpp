@@ -1,0 +1,274 @@
+// scaled_masked_softmax_rows: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    V max_score_lanes(lowest<C>());
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V score = x * V(scale);
+      max_score_lanes = part.amax(max_score_lanes, score);
+    });
+    const C max_score = hamax(max_score_lanes);
+    V sum_shifted_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_shifted_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V score = x * V(scale);
+        const V shifted = m_exp(score - V(max_score));
+        sum_shifted_block = part.sum(sum_shifted_block, shifted);
+      });
+      sum_shifted_lanes = sum_shifted_lanes + sum_shifted_block;
+    }
+    const C sum_shifted = hsum(sum_shifted_lanes);
+    const C t1 = m_recip(sum_shifted);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V score = x * V(scale);
+      const V shifted = m_exp(score - V(max_score));
+      part.store(y_row + c, m_quotient(shifted, V(sum_shifted), V(t1)));
+    });
+    close_row<C>(a, 1, row, 0, N, y_row);
+  }
+}
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_forward_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    const int64_t last = load_whole_number(a, 1, row);
+    V max_score_lanes(lowest<C>());
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V column = numbers_from<C>(c);
+      const V x = part.load(x_row + c);
+      const V score = x * V(scale);
+      const V score_ = m_where(m_le(column, V(C(last))), score, V(lowest<C>()));
+      max_score_lanes = part.amax(max_score_lanes, score_);
+    });
+    const C max_score = hamax(max_score_lanes);
+    V sum_shifted_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_shifted_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V column = numbers_from<C>(c);
+        const V x = part.load(x_row + c);
+        const V score = x * V(scale);
+        const V score_ = m_where(m_le(column, V(C(last))), score, V(lowest<C>()));
+        const V shifted = m_exp(score_ - V(max_score));
+        sum_shifted_block = part.sum(sum_shifted_block, shifted);
+      });
+      sum_shifted_lanes = sum_shifted_lanes + sum_shifted_block;
+    }
+    const C sum_shifted = hsum(sum_shifted_lanes);
+    const C t1 = m_recip(sum_shifted);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V column = numbers_from<C>(c);
+      const V x = part.load(x_row + c);
+      const V score = x * V(scale);
+      const V score_ = m_where(m_le(column, V(C(last))), score, V(lowest<C>()));
+      const V shifted = m_exp(score_ - V(max_score));
+      part.store(y_row + c, m_quotient(shifted, V(sum_shifted), V(t1)));
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+  }
+}
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_forward_attn_mask(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* attn_mask_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V max_score_lanes(lowest<C>());
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V attn_mask = part.load(attn_mask_row + c);
+      const V score = m_fma(x, V(scale), attn_mask);
+      max_score_lanes = part.amax(max_score_lanes, score);
+    });
+    const C max_score = hamax(max_score_lanes);
+    V sum_shifted_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_shifted_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        const V attn_mask = part.load(attn_mask_row + c);
+        const V score = m_fma(x, V(scale), attn_mask);
+        const V shifted = m_exp(score - V(max_score));
+        sum_shifted_block = part.sum(sum_shifted_block, shifted);
+      });
+      sum_shifted_lanes = sum_shifted_lanes + sum_shifted_block;
+    }
+    const C sum_shifted = hsum(sum_shifted_lanes);
+    const C t1 = m_recip(sum_shifted);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V x = part.load(x_row + c);
+      const V attn_mask = part.load(attn_mask_row + c);
+      const V score = m_fma(x, V(scale), attn_mask);
+      const V shifted = m_exp(score - V(max_score));
+      part.store(y_row + c, m_quotient(shifted, V(sum_shifted), V(t1)));
+    });
+    close_row<C>(a, 2, row, 0, N, y_row);
+  }
+}
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_forward_attn_mask_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* attn_mask_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const int64_t last = load_whole_number(a, 2, row);
+    V max_score_lanes(lowest<C>());
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V column = numbers_from<C>(c);
+      const V x = part.load(x_row + c);
+      const V attn_mask = part.load(attn_mask_row + c);
+      const V score = m_fma(x, V(scale), attn_mask);
+      const V score_ = m_where(m_le(column, V(C(last))), score, V(lowest<C>()));
+      max_score_lanes = part.amax(max_score_lanes, score_);
+    });
+    const C max_score = hamax(max_score_lanes);
+    V sum_shifted_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V sum_shifted_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V column = numbers_from<C>(c);
+        const V x = part.load(x_row + c);
+        const V attn_mask = part.load(attn_mask_row + c);
+        const V score = m_fma(x, V(scale), attn_mask);
+        const V score_ = m_where(m_le(column, V(C(last))), score, V(lowest<C>()));
+        const V shifted = m_exp(score_ - V(max_score));
+        sum_shifted_block = part.sum(sum_shifted_block, shifted);
+      });
+      sum_shifted_lanes = sum_shifted_lanes + sum_shifted_block;
+    }
+    const C sum_shifted = hsum(sum_shifted_lanes);
+    const C t1 = m_recip(sum_shifted);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V column = numbers_from<C>(c);
+      const V x = part.load(x_row + c);
+      const V attn_mask = part.load(attn_mask_row + c);
+      const V score = m_fma(x, V(scale), attn_mask);
+      const V score_ = m_where(m_le(column, V(C(last))), score, V(lowest<C>()));
+      const V shifted = m_exp(score_ - V(max_score));
+      part.store(y_row + c, m_quotient(shifted, V(sum_shifted), V(t1)));
+    });
+    close_row<C>(a, 3, row, 0, N, y_row);
+  }
+}
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, y * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V y = part.load(y_row + c);
+      const V grad = part.load(grad_row + c);
+      part.store(grad_x_row + c, V(scale) * (y * (grad - V(t1))));
+    });
+    close_row<C>(a, 2, row, 0, N, grad_x_row);
+  }
+}
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_attn_mask_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, y * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V y = part.load(y_row + c);
+      const V grad = part.load(grad_row + c);
+      const V t2 = y * (grad - V(t1));
+      part.store(grad_x_row + c, V(scale) * t2);
+      part.store(grad_attn_mask_row + c, t2);
+    });
+    close_row<C>(a, 2, row, 0, N, grad_x_row);
+    close_row<C>(a, 3, row, 0, N, grad_attn_mask_row);
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_scaled_masked_softmax_rows[] = {
+    {"scaled_masked_softmax_rows_forward", scaled_masked_softmax_rows_forward<float>, scaled_masked_softmax_rows_forward<double>},
+    {"scaled_masked_softmax_rows_forward_last", scaled_masked_softmax_rows_forward_last<float>, scaled_masked_softmax_rows_forward_last<double>},
+    {"scaled_masked_softmax_rows_forward_attn_mask", scaled_masked_softmax_rows_forward_attn_mask<float>, scaled_masked_softmax_rows_forward_attn_mask<double>},
+    {"scaled_masked_softmax_rows_forward_attn_mask_last", scaled_masked_softmax_rows_forward_attn_mask_last<float>, scaled_masked_softmax_rows_forward_attn_mask_last<double>},
+    {"scaled_masked_softmax_rows_backward", scaled_masked_softmax_rows_backward<float>, scaled_masked_softmax_rows_backward<double>},
+    {"scaled_masked_softmax_rows_backward_attn_mask", scaled_masked_softmax_rows_backward_attn_mask<float>, scaled_masked_softmax_rows_backward_attn_mask<double>},
+};
+AVO_HIDDEN extern const int kernels_scaled_masked_softmax_rows_count = 6;
+
+} // namespace AVO_ISA_NAMESPACE

@@ -1,0 +1,95 @@
+// avo::gated_rms_norm_backward_gate_first_to_x_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
+// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_loop(
+    const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ x_ptr, int64_t x_stride,
+    const X* __restrict__ grad_ptr, int64_t grad_stride, const W* __restrict__ weight_ptr,
+    const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
+    int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X, W>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    const C rstd = live ? rstd_ptr[row] : C(0);
+    C t1 = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> gate_vec[P];
+      if (live)
+        tile.load(gate_vec, gate_ptr + row * gate_stride);
+      else
+        clear(gate_vec);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      tile.each([&](int p, int j) {
+        t1 += x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]) * (weight_vec[p][j] * grad_vec[p][j]);
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> gate_vec[P];
+      if (live)
+        tile.load(gate_vec, gate_ptr + row * gate_stride);
+      else
+        clear(gate_vec);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C t3 = m_x_sigmoid<A>(gate_vec[p][j]);
+        const C y = x_vec[p][j] * t3 * rstd;
+        grad_x_out[j] = t3 * m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ gate_ptr, int64_t gate_stride, const avo::X* __restrict__ x_ptr, \
+      int64_t x_stride, const avo::X* __restrict__ grad_ptr, int64_t grad_stride, \
+      const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::gated_rms_norm_backward_gate_first_to_x_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(gate_ptr, gate_stride, x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
+  }

@@ -1,0 +1,77 @@
+// avo::kl_div_rows_backward_yes_to_x: pointwise kernel. Written by the generator from definitions/; do not edit.
+// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
+// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void kl_div_rows_backward_yes_to_x(
+    const X* __restrict__ target_ptr, int64_t target_stride, const compute_t<X>* __restrict__ grad_ptr,
+    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  const int column = int(blockIdx.y) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(target_ptr, target_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const auto body = [&](const auto& tile) {
+    const int64_t step = int64_t(gridDim.x) * R;
+    const int64_t first = int64_t(blockIdx.x) * R;
+    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], C& grad_to) {
+      if (row < M) {
+        tile.load(target_to, target_ptr + row * target_stride);
+        grad_to = grad_ptr[row];
+      } else {
+        clear(target_to);
+        grad_to = C(0);
+      }
+    };
+    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
+    Vec<X, V> target_next[P];
+    C grad_next;
+    if constexpr (kAhead) fetch(first + own, target_next, grad_next);
+    for (int64_t base = first; base < M; base += step) {
+      const int64_t row = base + own;
+      const bool live = row < M;
+      Vec<X, V> target_vec[P];
+      C grad;
+      if constexpr (kAhead) {
+#pragma unroll
+        for (int p = 0; p < P; ++p) target_vec[p] = target_next[p];
+        grad = grad_next;
+        fetch(row + step, target_next, grad_next);
+      } else {
+        fetch(row, target_vec, grad);
+      }
+      const C t1 = -grad;
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C probability = m_exp<A>(target_vec[p][j]);
+          grad_x_out[j] = probability * t1;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+      }
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN>(thread, column, N));
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ target_ptr, int64_t target_stride, \
+      const avo::compute_t<avo::X>* __restrict__ grad_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, int64_t M, int64_t N) { \
+    avo::kl_div_rows_backward_yes_to_x<avo::X, BLOCK, T, P, N_, AHEAD>(target_ptr, target_stride, grad_ptr, grad_x_ptr, grad_x_stride, M, N); \
+  }

@@ -1,0 +1,103 @@
+// avo::layer_norm_modulate_forward_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it
+// Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void layer_norm_modulate_forward_loop(
+    const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ x_ptr, int64_t x_stride,
+    const X* __restrict__ shift_ptr, int64_t shift_stride, X* __restrict__ y_ptr, int64_t y_stride,
+    compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
+    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    C sum_x = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j) {
+        sum_x += x_vec[p][j];
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
+    const C mean = sum_x / C(N);
+    C sum_centred = C(0);
+    C t1 = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j) {
+        const C centred = x_vec[p][j] - mean;
+        sum_centred += centred;
+        t1 += centred * centred;
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred, t1);
+    const C residue = sum_centred / C(N);
+    const C variance = m_fma(-residue, residue, t1 / C(N));
+    const C rstd = m_rsqrt(eps + variance);
+    const C t2 = -(residue * rstd);
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> scale_vec[P];
+      if (live)
+        tile.load(scale_vec, scale_ptr + row * scale_stride);
+      else
+        clear(scale_vec);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> shift_vec[P];
+      if (live)
+        tile.load(shift_vec, shift_ptr + row * shift_stride);
+      else
+        clear(shift_vec);
+      C y_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = x_vec[p][j] - mean;
+        const C y = m_fma(centred, rstd, t2);
+        y_out[j] = m_fma(scale_vec[p][j] + C(1.0), y, shift_vec[p][j]);
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ scale_ptr, int64_t scale_stride, const avo::X* __restrict__ x_ptr, \
+      int64_t x_stride, const avo::X* __restrict__ shift_ptr, int64_t shift_stride, \
+      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
+      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
+      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+    avo::layer_norm_modulate_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(scale_ptr, scale_stride, x_ptr, x_stride, shift_ptr, shift_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
+  }

@@ -1,0 +1,103 @@
+// avo::scaled_masked_softmax_rows_forward_attn_mask_last_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ attn_mask_ptr, int64_t attn_mask_stride,
+    const int64_t* __restrict__ last_ptr, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X> scale, int64_t M,
+    int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    const int64_t last = live ? last_ptr[row] : int64_t(0);
+    C max_score = lowest<C>();
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> attn_mask_vec[P];
+      if (live)
+        tile.load(attn_mask_vec, attn_mask_ptr + row * attn_mask_stride);
+      else
+        clear(attn_mask_vec);
+      tile.each([&](int p, int j) {
+        const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
+        const C score_ = m_where(m_le(C(tile.column(p) + j), C(last)), score, lowest<C>());
+        max_score = m_max(max_score, score_);
+      });
+    }
+    row_reduce<Max, T, kBlock>(scratch, turn, max_score);
+    C sum_shifted = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> attn_mask_vec[P];
+      if (live)
+        tile.load(attn_mask_vec, attn_mask_ptr + row * attn_mask_stride);
+      else
+        clear(attn_mask_vec);
+      tile.each([&](int p, int j) {
+        const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
+        const C score_ = m_where(m_le(C(tile.column(p) + j), C(last)), score, lowest<C>());
+        const C shifted = m_exp<A>(score_ - max_score);
+        sum_shifted += shifted;
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
+    const C t1 = m_recip(sum_shifted);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> attn_mask_vec[P];
+      if (live)
+        tile.load(attn_mask_vec, attn_mask_ptr + row * attn_mask_stride);
+      else
+        clear(attn_mask_vec);
+      C y_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
+        const C score_ = m_where(m_le(C(tile.column(p) + j), C(last)), score, lowest<C>());
+        const C shifted = m_exp<A>(score_ - max_score);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ attn_mask_ptr, \
+      int64_t attn_mask_stride, const int64_t* __restrict__ last_ptr, avo::X* __restrict__ y_ptr, \
+      int64_t y_stride, avo::compute_t<avo::X> scale, int64_t M, int64_t N) { \
+    avo::scaled_masked_softmax_rows_forward_attn_mask_last_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, attn_mask_ptr, attn_mask_stride, last_ptr, y_ptr, y_stride, scale, M, N); \
+  }

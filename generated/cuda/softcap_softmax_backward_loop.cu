@@ -1,0 +1,84 @@
+// avo::softcap_softmax_backward_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// softmax(cap * tanh(x / cap))
+// Source: Gemma Team, Gemma 2: Improving Open Language Models at a Practical Size, arXiv:2408.00118
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void softcap_softmax_backward_loop(
+    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
+    const X* __restrict__ y_ptr, int64_t y_stride, const compute_t<X>* __restrict__ statistic0_ptr,
+    const compute_t<X>* __restrict__ statistic1_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
+    compute_t<X> cap, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    const C statistic0 = live ? statistic0_ptr[row] : C(0);
+    const C statistic1 = live ? statistic1_ptr[row] : C(0);
+    const C t1 = m_recip(cap);
+    const C t2 = -statistic0;
+    C t3 = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      Vec<X, V> y_vec[P];
+      if (live)
+        tile.load(y_vec, y_ptr + row * y_stride);
+      else
+        clear(y_vec);
+      tile.each([&](int p, int j) {
+        t3 += statistic1 * y_vec[p][j] * -grad_vec[p][j];
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C t4 = m_tanh(m_quotient<A>(x_vec[p][j], cap, t1));
+        const C shifted = m_exp<A>(m_fma(cap, t4, t2));
+        grad_x_out[j] = m_quotient<A>(m_fma(-t4, t4, C(1.0)) * (cap * (shifted * m_fma(statistic1, grad_vec[p][j], t3))), cap, t1);
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
+      int64_t grad_stride, const avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      const avo::compute_t<avo::X>* __restrict__ statistic0_ptr, \
+      const avo::compute_t<avo::X>* __restrict__ statistic1_ptr, avo::X* __restrict__ grad_x_ptr, \
+      int64_t grad_x_stride, avo::compute_t<avo::X> cap, int64_t M, int64_t N) { \
+    avo::softcap_softmax_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, grad_x_ptr, grad_x_stride, cap, M, N); \
+  }

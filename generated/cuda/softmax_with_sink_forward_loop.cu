@@ -1,0 +1,88 @@
+// avo::softmax_with_sink_forward_loop: loop kernel. Written by the generator from definitions/; do not edit.
+// exp(x - m) / (sum(exp(x - m)) + exp(sink - m)), m = max(x, sink); one sink for each row
+// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453
+#include "device/avo.cuh"
+
+namespace avo {
+
+template <class X, int kBlock, int T, int P, int kN, bool kAhead>
+AVO_INLINE void softmax_with_sink_forward_loop(
+    const X* __restrict__ x_ptr, int64_t x_stride, const compute_t<X>* __restrict__ sink_ptr,
+    X* __restrict__ y_ptr, int64_t y_stride, compute_t<X>* __restrict__ own_ptr,
+    compute_t<X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  constexpr int R = kBlock / T; // rows of a block
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const int64_t step = int64_t(gridDim.x) * R;
+  const int64_t first = int64_t(blockIdx.x) * R;
+  const int own = int(threadIdx.x) / T; // which of the block's rows
+  for (int64_t base = first; base < M; base += step) {
+    const int64_t row = base + own;
+    const bool live = row < M;
+    const C sink = live ? sink_ptr[row] : C(0);
+    C max_x = lowest<C>();
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j) {
+        max_x = m_max(max_x, x_vec[p][j]);
+      });
+    }
+    row_reduce<Max, T, kBlock>(scratch, turn, max_x);
+    const C largest = m_max(sink, max_x);
+    const C t1 = m_exp<A>(sink - largest);
+    C sum_shifted = C(0);
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j) {
+        const C shifted = m_exp<A>(x_vec[p][j] - largest);
+        sum_shifted += shifted;
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
+    const C t2 = sum_shifted + t1;
+    const C t3 = m_recip(t2);
+    if (live && thread == 0 && own_ptr) own_ptr[row] = t1;
+    if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t2;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      C y_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C shifted = m_exp<A>(x_vec[p][j] - largest);
+        y_out[j] = m_quotient<A>(shifted, t2, t3);
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+    }
+  }
+}
+
+} // namespace avo
+
+#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
+      const avo::X* __restrict__ x_ptr, int64_t x_stride, \
+      const avo::compute_t<avo::X>* __restrict__ sink_ptr, avo::X* __restrict__ y_ptr, int64_t y_stride, \
+      avo::compute_t<avo::X>* __restrict__ own_ptr, avo::compute_t<avo::X>* __restrict__ statistic1_ptr, \
+      int64_t M, int64_t N) { \
+    avo::softmax_with_sink_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, sink_ptr, y_ptr, y_stride, own_ptr, statistic1_ptr, M, N); \
+  }
