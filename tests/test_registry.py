@@ -21,7 +21,7 @@ import pytest
 import torch
 import torch._inductor.utils
 import torch.nn.functional as F
-from catalogue import REPRESENTATIVES
+from catalogue import REPRESENTATIVES, real
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import avo_ops
@@ -75,20 +75,36 @@ class Call:
         for i, a in enumerate(arguments):
             if a.kind == "tensor" and values[i] is not None:
                 shape = list(values[i])
-                if rows is not None and a.span == "MN" and shape:
+                if rows is not None and self.has_rows(a) and shape:
                     shape[0] = rows
+                if a.integer:
+                    columns = self.sample.args[0][-1]
+                    values[i] = torch.randint(columns, shape, generator=generator)
+                    continue
                 wide = torch.randn(shape, dtype=torch.float64, generator=generator)
                 values[i] = wide.to(dtype[a.name] if isinstance(dtype, dict) else dtype)
             elif a.kind == "ints":
                 values[i] = list(values[i])
         return values
 
-    def tensors(self, args: list[Any]) -> list[int]:
+    def has_rows(self, a: Any) -> bool:
+        """Whether the first size of the argument is that of the call; what broadcasts to it keeps its own."""
+        place = [x.name for x in self.operator.public.arguments].index(a.name)
+        shapes = [s for s in self.sample.args if isinstance(s, tuple)]
+        own = self.sample.args[place] if place < len(self.sample.args) else self.sample.kwargs[a.name]
+        return a.span in ("MN", "M") and len(own) == len(shapes[0]) and own[0] == shapes[0][0]
+
+    def inputs(self, args: list[Any]) -> list[int]:
+        """The positions of all tensors."""
         return [i for i, kind in enumerate(self.kinds) if kind == "tensor" and args[i] is not None]
 
-    def of_tensors(self, args: list[Any], function: Any = None) -> Any:
-        """``function`` (the op by default) of the tensors alone."""
-        places, function = self.tensors(args), function or self.op
+    def tensors(self, args: list[Any]) -> list[int]:
+        """The positions of those that have a gradient."""
+        return [i for i in self.inputs(args) if self.operator.gradients[i] is not None]
+
+    def of_tensors(self, args: list[Any], function: Any = None, places: list[int] | None = None) -> Any:
+        """``function`` (the op by default) of the tensors (at ``places``) alone."""
+        places, function = self.tensors(args) if places is None else places, function or self.op
 
         def run(*tensors: torch.Tensor) -> Any:
             full = list(args)
@@ -103,7 +119,7 @@ class Call:
 
     def definition(self, *args: Any) -> Any:
         """The author's definition in float64."""
-        wide = [a.to(torch.float64) if isinstance(a, torch.Tensor) else a for a in args]
+        wide = [a.to(torch.float64) if real(a) else a for a in args]
         dtype = (
             torch.float64
             if any(t.dtype == torch.float64 for t in args if isinstance(t, torch.Tensor))
@@ -112,7 +128,7 @@ class Call:
         for i, a in enumerate(self.operator.public.arguments):
             if wide[i] is None and a.kind == "float":
                 wide[i] = self.record.none_scalars[a.name](dtype or torch.float32)
-        return self.record.definition(*wide)
+        return self.record.compute(*wide)
 
     def __str__(self) -> str:
         return f"{self.record.name}{self.record.samples.index(self.sample)}"
@@ -130,6 +146,14 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 1.1e-3, t
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else tuple(value) if isinstance(value, list) else (value,)
+
+
+def result_dtype(call: Call, name: str, args: list[Any]) -> torch.dtype:
+    names = [a.name for a in call.operator.public.arguments]
+    source = call.record.dtypes.get(name, names[0])
+    if source != "compute":
+        return args[names.index(source)].dtype
+    return torch.float64 if any(real(a) and a.dtype == torch.float64 for a in args) else torch.float32
 
 
 def scalar(value: Any) -> torch.Tensor:
@@ -159,8 +183,8 @@ def test_value(call, dtype):
         forward = as_tuple(call.forward(*args))[: len(found)]
         stated = as_tuple(getattr(torch.ops.avo, call.record.name).definition(*args))
     for results in (found, forward, stated):
-        for r, e in zip(results, expected, strict=True):
-            assert r.dtype == dtype and r.shape == e.shape
+        for name, r, e in zip(call.record.results, results, expected, strict=True):
+            assert r.dtype == result_dtype(call, name, args) and r.shape == e.shape
             assert r.is_contiguous()
         close(results, expected, TOLERANCE[dtype])
 
@@ -176,15 +200,14 @@ def test_gradient_value(call):
 def all_patterns(call: Call) -> list[list[Any]]:
     """The call with each optional tensor there and not, and each string choice."""
     args, choices = call.args(), []
-    n_shape = next(
-        (args[i].shape for i in call.tensors(args) if call.operator.public.arguments[i].span == "N"), None
-    )
-    for a, value in zip(call.operator.public.arguments, args, strict=True):
+    arguments = call.operator.public.arguments
+    n_shape = next((args[i].shape for i in call.inputs(args) if arguments[i].span == "N"), args[0].shape[-1:])
+    shapes = {"MN": args[0].shape, "M": (*args[0].shape[:-1], 1), "N": n_shape}
+    for a, value in zip(arguments, args, strict=True):
         if a.kind == "tensor" and a.optional:
-            there = (
-                value if value is not None or n_shape is None else torch.randn(n_shape, dtype=torch.float64)
-            )
-            choices.append([None, there])
+            made = torch.randn(shapes[a.span], dtype=torch.float64)
+            there = torch.randint(args[0].shape[-1], shapes[a.span]) if a.integer else made
+            choices.append([None, there if value is None else value])
         else:
             choices.append(list(a.choices) if a.kind == "str" else [value])
     return [list(c) for c in itertools.product(*choices)]
@@ -221,10 +244,12 @@ def test_every_case_is_the_gradient_of_the_definition(call):
                     seen.add(id(case))
                 for i, place in enumerate(operator.gradients):
                     wanted = expected.get(i) if place is not None and mask[place] else None
-                    if place is not None and (wanted is None or not wanted.any()):
+                    if place is None or not mask[place]:
+                        continue  # gradients that come together are all there where one is asked for
+                    if wanted is None or not wanted.any():
                         assert found[place] is None or not found[place].any()
-                    elif place is not None:
-                        close(found[place], wanted)
+                    else:
+                        close(found[place].sum_to_size(wanted.shape), wanted)
     assert len(seen) == sum(any(key[-width:]) for key in operator.backward.cases)
 
 
@@ -249,7 +274,7 @@ def test_gradcheck_of_the_forward_and_backward_ops(call):
     args = call.args()
     torch.autograd.gradcheck(call.of_tensors(args, call.forward), call.leaves(args), fast_mode=True)
     inputs = backward_inputs(call, args)
-    places = [i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor)]
+    places = [i for i, v in enumerate(inputs) if real(v)]
 
     def function(*tensors):
         full = list(inputs)
@@ -305,7 +330,7 @@ def test_opcheck(call):
     ops = [(call.op, args), (call.forward, args), (call.backward, backward_inputs(call, args))]
     for op, inputs in ops:
         torch.library.opcheck(op, [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs])
-        wanted = [v.clone().requires_grad_() if isinstance(v, torch.Tensor) else v for v in inputs]
+        wanted = [v.clone().requires_grad_() if real(v) else v for v in inputs]
         torch.library.opcheck(op, wanted)
 
 
@@ -313,7 +338,7 @@ def test_opcheck(call):
 def test_opcheck_of_mixed_dtypes_and_strides(call):
     args = call.args(torch.float32)
     args = [v.bfloat16() if i == 0 else v for i, v in enumerate(args)]
-    args[0] = args[0].t().contiguous().t().requires_grad_()
+    args[0] = args[0].transpose(0, -1).contiguous().transpose(0, -1).requires_grad_()
     torch.library.opcheck(call.op, args)
 
 
@@ -371,17 +396,20 @@ def test_batched_gradients(call):
 def compiled_gradients(call, backend, dynamic):
     torch._dynamo.reset()
     args = call.args(torch.float32)
-    function = call.of_tensors(args)
+    places = call.inputs(args)
+    function = call.of_tensors(args, places=places)
     compiled = torch.compile(
         lambda *t: scalar(function(*t)), backend=backend, dynamic=dynamic, fullgraph=True
     )
     for rows in (6, 9) if dynamic else (6,):
         args = call.args(torch.float32, rows=rows)
-        leaves = call.leaves(args)
-        found = torch.autograd.grad(compiled(*leaves), leaves)
-        close(found, torch.autograd.grad(scalar(function(*leaves)), leaves), 1e-5)
+        wanted = call.tensors(args)
+        inputs = [args[i].requires_grad_() if i in wanted else args[i] for i in places]
+        leaves = [args[i] for i in wanted]
+        found = torch.autograd.grad(compiled(*inputs), leaves)
+        close(found, torch.autograd.grad(scalar(function(*inputs)), leaves), 1e-5)
         with torch.no_grad():
-            close(compiled(*leaves), scalar(function(*leaves)), 1e-5)
+            close(compiled(*inputs), scalar(function(*inputs)), 1e-5)
 
 
 @first
@@ -400,25 +428,28 @@ def test_compile_inductor():
 def test_compile_does_not_specialise(call):
     torch._dynamo.reset()
     args = call.args(torch.float32)
-    leaves = call.leaves(args)
-    for place, leaf in zip(call.tensors(args), leaves, strict=True):
-        if call.operator.public.arguments[place].span == "MN":
-            torch._dynamo.mark_dynamic(leaf, 0)  # an error if it gets specialised
-    function = call.of_tensors(args)
-    torch.autograd.grad(torch.compile(lambda *t: scalar(function(*t)), backend="aot_eager")(*leaves), leaves)
+    places, wanted = call.inputs(args), call.tensors(args)
+    for place in places:
+        if call.has_rows(call.operator.public.arguments[place]):
+            torch._dynamo.mark_dynamic(args[place], 0)  # an error if it gets specialised
+    inputs = [args[i].requires_grad_() if i in wanted else args[i] for i in places]
+    function = call.of_tensors(args, places=places)
+    value = torch.compile(lambda *t: scalar(function(*t)), backend="aot_eager")(*inputs)
+    torch.autograd.grad(value, [args[i] for i in wanted])
 
 
 @first
 def test_export(call):
     args = call.args(torch.float32)
-    places, function = call.tensors(args), call.of_tensors(args)
+    places = call.inputs(args)
+    function = call.of_tensors(args, places=places)
 
     class Module(torch.nn.Module):
         def forward(self, *tensors):
             return function(*tensors)
 
     dims = tuple(
-        {0: torch.export.Dim("rows")} if call.operator.public.arguments[i].span == "MN" else None
+        {0: torch.export.Dim("rows")} if call.has_rows(call.operator.public.arguments[i]) else None
         for i in places
     )
     program = torch.export.export(Module(), tuple(args[i] for i in places), dynamic_shapes=(dims,))
@@ -475,11 +506,11 @@ def test_omitted_defaults(call):
     """The dispatcher leaves trailing defaults out; gradients must land at their arguments all the same."""
     args = call.args()
     leaves = iter(call.leaves(args))
-    given = [next(leaves) if isinstance(a, torch.Tensor) else a for a in args]
+    given = [next(leaves) if i in call.tensors(args) else a for i, a in enumerate(args)]
     names = [a.name for a in call.operator.public.arguments]
     full = scalar(call.op(*given))
     short = scalar(call.op(**{n: v for n, v in zip(names, given, strict=True) if v is not None}))
-    tensors = [g for g in given if isinstance(g, torch.Tensor)]
+    tensors = [given[i] for i in call.tensors(args)]
     close(torch.autograd.grad(short, tensors), torch.autograd.grad(full, tensors), 0)
 
 
@@ -519,7 +550,7 @@ def test_mixed_dtypes(call, widths):
     leaves = call.leaves(args)
     outputs = as_tuple(call.of_tensors(args)(*leaves))
     for name, out in zip(call.record.results, outputs, strict=True):
-        assert out.dtype == dtype[call.record.dtypes.get(name, names[0])]
+        assert out.dtype == result_dtype(call, name, args)
     found = torch.autograd.grad(scalar(outputs), leaves)
     wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
     expected = torch.autograd.grad(scalar(call.of_tensors(args, call.definition)(*wide)), wide)

@@ -127,5 +127,7 @@ def put_together(parts: Sequence[Tensor], dim: int, interleaved: bool) -> Tensor
     """A packed tensor of its parts."""
     if not interleaved:
         return torch.cat(tuple(parts), dim)
-    dim %= parts[0].dim()
-    return torch.stack(tuple(parts), dim + 1).flatten(dim, dim + 1)
+    sizes = parts[0].shape
+    dim %= len(sizes)
+    stacked = torch.stack(tuple(parts), dim + 1)
+    return stacked.reshape([*sizes[:dim], sizes[dim] * len(parts), *sizes[dim + 1 :]])

@@ -54,7 +54,7 @@ class _Kernel:
         results = case.graph.results
         self.sums = {name: v for name, v in results.items() if v.is_reduction and v.attr == Span.ROWS}
         others = {name: v for name, v in results.items() if name not in self.sums}
-        self.row_stores = {name: v for name, v in others.items() if self.by_row and v.span == Span.ROWS}
+        self.row_stores = {name: v for name, v in others.items() if self.by_row and not v.span & Span.COLS}
         self.stores = {name: v for name, v in others.items() if name not in self.row_stores}
         inside = {n.index for n in self.nodes if n.is_reduction and n.attr == Span.ROWS}
         if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):

@@ -382,7 +382,7 @@ class _RowKernel:
         if any(n.op != "sum" for n in self.sums):
             raise TraceError(f"{name}: only sums may run over the rows")
         self.stores = {n: v for n, v in graph.results.items() if v.span & Span.ROWS and v.span != Span.ROWS}
-        self.row_stores = {n: v for n, v in graph.results.items() if v.span == Span.ROWS}
+        self.row_stores = {n: v for n, v in graph.results.items() if not v.span & Span.COLS}
         self.looped = kind == "loop"
         self.names = Names({f"{n.attr}_vec" for n in loads})
         for n in [*loads, *self.scalars]:

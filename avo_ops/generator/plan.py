@@ -490,12 +490,13 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
             for n in walk(d.forward.results.values())
             if n.span == Span.ROWS
         }
-        own = {s: named[s] for s in statistics if s in named}
+        own = {
+            s: named.get(s, d.builder.const(0.0)) for s in statistics
+        }  # 0 where this pattern does without it
         graph = _case_graph(d.builder, {**d.forward.results, **own})
         name = f"{record.name}_forward{pattern.suffix(record)}"
         key = _select_key(arguments, pattern)
         public_cases.append(Case(key, name, graph, (True,) * len(returns)))
-        # A statistic that this pattern lacks is returned all the same (as an empty tensor is not None in a schema).
         forward_cases.append(Case(key, name, graph, (True,) * (len(returns) + len(stat_returns))))
     primary = arguments.index(tensors[0])
     public = Op(

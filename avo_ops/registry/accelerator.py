@@ -83,8 +83,7 @@ def register_autograd(
         return False
     operations = {op.name: module.Operation(f"{library.ns}::{op.name}") for op in operator.ops}
     for op in operator.ops:
-        elements = op.elements if len(op.elements) > 1 else ()
-        rule = module.Rule(operations[op.name], kernels[op.name], elements)
+        rule = module.Rule(operations[op.name], kernels[op.name], op.broadcast)
         if op is operator.public and operator.backward is not None:
             extra, recompute = statistics_again(operator)
             rule.differentiate(

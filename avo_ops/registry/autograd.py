@@ -60,7 +60,7 @@ def kernel(op: Op, overload: Any, definition: Definition, apply: Callable[..., A
     """The Autograd kernel of one op. ``apply`` records the call for backward; it gets every argument."""
     call = overload._op
     defaults = op.defaults
-    elements = op.elements if len(op.elements) > 1 else ()
+    elements = op.broadcast
 
     def run(*args: Any) -> Any:
         if _definition_wanted():
@@ -165,8 +165,7 @@ def statistics_again(operator: Operator) -> tuple[tuple[int, ...], Callable[...,
     known = [op.returns[i].name for kind, i in operator.saved if kind == "return" and i < results]
     needed: set[str] = set()
     for case in op.cases.values():
-        own = [n for n in names if n in case.expression.results]  # a case may do without some
-        needed |= case.expression.loads(own, [case.expression.results[n] for n in known])
+        needed |= case.expression.loads(names, [case.expression.results[n] for n in known])
     saved = [i for kind, i in operator.saved if kind == "arg"]
     extra = tuple(
         i for i in op.tensors

@@ -102,6 +102,15 @@ class Op:
         )
 
     @cached_property
+    def broadcast(self) -> tuple[int, ...]:
+        """Positions of the tensors that autograd sees in one shape: the elements, if there are several.
+
+        Not where the primary one is packed, whose parts autograd does not know: what broadcasts to them stays as it is, and
+        the engine sums its gradient.
+        """
+        return () if len(self.elements) < 2 or self.arguments[self.primary].parts else self.elements
+
+    @cached_property
     def packing(self) -> int:
         """How many values a packed tensor has for each column; 1 where none is packed."""
         parts = [*(a.parts for a in self.arguments), *(r.parts for r in self.returns)]

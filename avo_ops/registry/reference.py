@@ -128,11 +128,7 @@ def derived(op: Op) -> Definition:
                 r for r, e in zip(op.returns, exists, strict=True) if e and not (empty and r.span == "MN")
             ]
             names = [name for r in wanted for name in r.parts or (r.name,)]
-            own = [n for n in names if n in case.expression.results]  # a case may do without some statistic
-            values = case.expression.evaluate(own, _operands(op, args, space), space)
-            values |= {
-                n: torch.zeros((), dtype=space.dtype, device=space.device) for n in names if n not in own
-            }
+            values = case.expression.evaluate(names, _operands(op, args, space), space)
             for i, r in enumerate(op.returns):
                 if not exists[i]:
                     continue
@@ -164,9 +160,7 @@ def statistics(op: Op, known: Sequence[str], names: Sequence[str]) -> Callable[.
         space = replace(space_of_tensors(op, args), dtype=dtype)
         expression = case.expression
         at_hand = {expression.results[n]: t.to(dtype) for n, t in zip(known, results, strict=True)}
-        own = [n for n in names if n in expression.results]  # a case may do without some
-        found = expression.evaluate(own, _operands(op, args, space), space, at_hand)
-        nothing = torch.zeros((), dtype=space.dtype, device=space.device)
-        return [_finished(op, by_name[n], found.get(n, nothing), args, space) for n in names]
+        found = expression.evaluate(names, _operands(op, args, space), space, at_hand)
+        return [_finished(op, by_name[n], found[n], args, space) for n in names]
 
     return run

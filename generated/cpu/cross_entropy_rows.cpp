@@ -57,6 +57,7 @@ AVO_KERNEL void cross_entropy_rows_forward(const AvoCpuArgs* a, int64_t row_begi
     store_stat<C>(a, 3, row, largest);
     store_stat<C>(a, 4, row, t3);
     store_stat<C>(a, 5, row, log_sum_exp);
+    store_stat<C>(a, 6, row, C(0.0));
   }
 }
 
@@ -120,6 +121,7 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(const AvoCpuArgs* a, int64_t row_
     store_stat<C>(a, 3, row, largest);
     store_stat<C>(a, 4, row, t3);
     store_stat<C>(a, 5, row, log_sum_exp);
+    store_stat<C>(a, 6, row, C(0.0));
   }
 }
 

@@ -11,8 +11,9 @@ template <class X, int kBlock, int T, int P, int kN, bool kAhead>
 AVO_INLINE void cross_entropy_rows_forward_yes_loop(
     const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr,
     compute_t<X>* __restrict__ loss_ptr, compute_t<X>* __restrict__ largest_ptr,
-    compute_t<X>* __restrict__ total_ptr, compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X> ignore_index,
-    compute_t<X> z_loss, compute_t<X> label_smoothing, int64_t M, int64_t N) {
+    compute_t<X>* __restrict__ total_ptr, compute_t<X>* __restrict__ log_sum_exp_ptr,
+    compute_t<X>* __restrict__ statistic2_ptr, compute_t<X> ignore_index, compute_t<X> z_loss,
+    compute_t<X> label_smoothing, int64_t M, int64_t N) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -75,6 +76,7 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
     if (live && thread == 0 && total_ptr) total_ptr[row] = t3;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = C(0.0);
   }
 }
 
@@ -85,7 +87,7 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(
       const avo::X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
       avo::compute_t<avo::X>* __restrict__ loss_ptr, avo::compute_t<avo::X>* __restrict__ largest_ptr, \
       avo::compute_t<avo::X>* __restrict__ total_ptr, avo::compute_t<avo::X>* __restrict__ log_sum_exp_ptr, \
-      avo::compute_t<avo::X> ignore_index, avo::compute_t<avo::X> z_loss, \
-      avo::compute_t<avo::X> label_smoothing, int64_t M, int64_t N) { \
-    avo::cross_entropy_rows_forward_yes_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, ignore_index, z_loss, label_smoothing, M, N); \
+      avo::compute_t<avo::X>* __restrict__ statistic2_ptr, avo::compute_t<avo::X> ignore_index, \
+      avo::compute_t<avo::X> z_loss, avo::compute_t<avo::X> label_smoothing, int64_t M, int64_t N) { \
+    avo::cross_entropy_rows_forward_yes_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N); \
   }
