@@ -18,15 +18,19 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import avo_ops
+from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
+from avo_ops.definitions.record import Whole
+from avo_ops.registry.plan import generated_folder
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDTH = 1024
@@ -154,15 +158,38 @@ def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]
         for a in schema:
             kind = str(a.type)
             if "Tensor" in kind:
-                columns = n * len(record.parts.get(a.name, (a.name,)))
-                call[a.name] = (columns,) if record.spans.get(a.name) == "N" else (m, columns)
+                shape = record.shape_of(a.name, m, n)
+                call[a.name] = Whole(shape, n) if a.name in record.integers else shape
             elif kind == "List[int]":
                 call[a.name] = [n]
-            elif kind == "int":
+            elif a.name == record.columns.arg:
                 call[a.name] = -1
-            else:
-                call[a.name] = option if a.name in strings else a.default_value
+            elif a.name in strings:
+                call[a.name] = option
+            else:  # a number that has no default is small
+                call[a.name] = a.default_value if a.has_default_value() else 2.0
         yield (f"{record.name} {option}" if option != options[0] else record.name), call
+
+
+COMPARED = tuple(r for r in CATALOGUE if r.twin is not None)
+"""The operators that torch has too."""
+
+
+def real(value: Any) -> bool:
+    """Whether it is a tensor that has a gradient."""
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+@lru_cache(maxsize=1)
+def _differentiable() -> dict[str, list[str]]:
+    folder = generated_folder()
+    assert folder is not None
+    return {e["name"]: e["autograd"]["differentiable"] for e in plan_file.load(folder)["operators"]}
+
+
+def differentiable(name: str) -> list[str]:
+    """The arguments of an operator that it has a gradient for."""
+    return _differentiable()[name]
 
 
 def twin_of(record: OpDef) -> Callable[..., Any]:
@@ -179,16 +206,14 @@ def twin_of(record: OpDef) -> Callable[..., Any]:
 
 
 def evaluate(
-    function: Callable[..., Any], arguments: dict[str, Any], grads: list[Tensor] | None
+    function: Callable[..., Any], arguments: dict[str, Any], grads: list[Tensor] | None, wanted: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Results and gradients by name; gradients of the dtypes of the results."""
-    own = {
-        k: v.detach().clone().requires_grad_() if isinstance(v, Tensor) else v for k, v in arguments.items()
-    }
+    """Results, and gradients of the arguments ``wanted``, by name; incoming gradients get the dtypes of the results."""
+    own = {k: v.detach().clone().requires_grad_(k in wanted) if real(v) else v for k, v in arguments.items()}
     out = function(*own.values())
     outs = list(out) if isinstance(out, tuple | list) else [out]
     found = {f"result {i}" if len(outs) > 1 else "result": o.detach() for i, o in enumerate(outs)}
-    tensors = {k: v for k, v in own.items() if isinstance(v, Tensor)}
+    tensors = {k: own[k] for k in wanted if own[k] is not None}
     incoming = [g.to(o.dtype) for g, o in zip(grads or [], outs, strict=True)]
     for k, g in zip(tensors, torch.autograd.grad(outs, list(tensors.values()), incoming), strict=True):
         found[f"gradient {k}"] = g
@@ -200,9 +225,7 @@ def short_of_infinity(wide: dict[str, Any]) -> dict[str, Any]:
 
     Where torch says NaN (gelu of -inf, say), the limit is right as well, and this is where a definition has reached it.
     """
-    return {
-        k: v.nan_to_num(float("nan"), 1e290, -1e290) if isinstance(v, Tensor) else v for k, v in wide.items()
-    }
+    return {k: v.nan_to_num(float("nan"), 1e290, -1e290) if real(v) else v for k, v in wide.items()}
 
 
 def measure(
@@ -214,25 +237,26 @@ def measure(
     for key, value in call.items():
         if isinstance(value, tuple):
             x = torch.randn(value, generator=generator, dtype=torch.float64)
-            if len(value) == 2:
+            if len(value) == 2 and value[1] > 1:
                 x = RANGES[range_name](x, generator)
             value = x.to(dtype).to(device)
+        elif isinstance(value, Whole):
+            value = torch.randint(value.low, value.high, value.shape, generator=generator).to(device)
         arguments[key] = value
-    wide = {k: v.double() if isinstance(v, Tensor) else v for k, v in arguments.items()}
+    wide = {k: v.double() if real(v) else v for k, v in arguments.items()}
     for key, of in record.none_scalars.items():
         if wide[key] is None:
             wide[key] = of(torch.float32)
-    results = record.definition(**wide)
     grads = [
         torch.randn(r.shape, generator=generator, dtype=torch.float64).to(dtype).to(device)
-        for r in (results if isinstance(results, tuple) else (results,))
+        for r in record.compute(**wide)
     ]
-    ours = evaluate(getattr(torch.ops.avo, record.name), arguments, grads)
-    theirs = evaluate(
-        twin_of(record), {k: wide[k] if k in record.none_scalars else v for k, v in arguments.items()}, grads
-    )
-    exact = evaluate(record.definition, wide, grads)
-    limits = evaluate(record.definition, short_of_infinity(wide), grads)
+    wanted = differentiable(record.name)
+    ours = evaluate(getattr(torch.ops.avo, record.name), arguments, grads, wanted)
+    same = {k: wide[k] if k in record.none_scalars else v for k, v in arguments.items()}
+    theirs = evaluate(twin_of(record), same, grads, wanted)
+    exact = evaluate(record.compute, wide, grads, wanted)
+    limits = evaluate(record.compute, short_of_infinity(wide), grads, wanted)
     for what, want in exact.items():
         summed = record.columns.rule != "flat" or what.startswith("gradient")
         got, eager = (errors(o[what], want, summed, limits[what]) for o in (ours, theirs))
@@ -243,7 +267,7 @@ def lines(
     device: str, rows: int, special_rows: int, dtypes: tuple[torch.dtype, ...] = DTYPES
 ) -> Iterator[Line]:
     """All lines. ``rows`` of 1024 elements of the normal range, ``special_rows`` of each other one."""
-    for record in CATALOGUE:
+    for record in COMPARED:
         for range_name in RANGES:
             for name, call in calls(record, rows if range_name == "normal" else special_rows, WIDTH):
                 for dtype in dtypes:

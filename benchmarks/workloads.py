@@ -16,9 +16,11 @@ import torch
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
 from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
+from avo_ops.definitions.record import Whole
 from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 
 from .accuracy import calls, twin_of
+from .accuracy import differentiable as with_gradient
 
 Tensor = torch.Tensor
 
@@ -90,11 +92,14 @@ class Workload:
         self, make: Callable[[tuple[int, ...], bool], Tensor], differentiable: bool = True
     ) -> list[Any]:
         """The arguments in the schema's order. ``make(shape, primary)`` makes a tensor, primary if of shape (M, N)."""
-        found = []
-        for value in self.call.values():
+        found, wanted = [], with_gradient(self.record.name)
+        for key, value in self.call.items():
             if isinstance(value, tuple):
                 value = make(value, value == (self.m, self.n))
-                value.requires_grad_(differentiable)
+                value.requires_grad_(differentiable and key in wanted)
+            elif isinstance(value, Whole):
+                like = make((1,), False)
+                value = torch.randint(value.low, value.high, value.shape, device=like.device)
             found.append(value)
         return found
 

@@ -12,6 +12,7 @@ import torch
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
 from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
+from avo_ops.definitions.record import Whole
 from avo_ops.registry.plan import generated_folder
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -213,26 +214,12 @@ def number(record: OpDef, name: str) -> float:
     return 1e-3 if name == "eps" else 2.0 if default is None else float(default) or 0.1
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A tensor of whole numbers in [0, high)."""
-
-    shape: tuple[int, ...]
-    high: int
-
-
-def shape_of(record: OpDef, name: str, m: int, n: int) -> tuple[int, ...]:
-    """The shape of a tensor argument in a call of (m, n)."""
-    columns = n * len(record.parts.get(name, (name,)))
-    return {"N": (columns,), "M": (m, 1), "MN": (m, columns)}[record.spans.get(name, "MN")]
-
-
 def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
     """One call of (m, n) for each pattern of the record: shapes for tensors, plain values otherwise."""
     found: list[dict[str, Any]] = [{}]
     for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
         kind = str(a.type)
-        shape: Any = shape_of(record, a.name, m, n)
+        shape: Any = record.shape_of(a.name, m, n)
         if a.name in record.integers:
             shape = Whole(shape, n)
         if kind == "Tensor":

@@ -10,8 +10,8 @@ from catalogue import DEVICES, RELATIVE, real
 
 from avo_ops import testing
 from avo_ops.definitions import COMPOSITES, Composite
-from avo_ops.definitions.composites import Whole
 from avo_ops.definitions.random import philox, uniform
+from avo_ops.definitions.record import Whole
 
 CASES = [(c, i) for c in COMPOSITES for i in range(len(c.samples))]
 each_case = pytest.mark.parametrize(("composite", "index"), CASES, ids=[f"{c.name}-{i}" for c, i in CASES])

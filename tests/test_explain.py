@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from catalogue import DEVICES, LAYOUTS, RECORDS, REPRESENTATIVES, as_tuple, build, calls, tensors
+from catalogue import (
+    DEVICES,
+    LAYOUTS,
+    RECORDS,
+    REPRESENTATIVES,
+    as_tuple,
+    build,
+    calls,
+    differentiable,
+)
 
 import avo_ops
 from avo_ops.registry.native import CudaTarget
@@ -51,8 +60,8 @@ def test_the_explained_path_is_the_one_that_runs(name: str, device: str) -> None
                     arguments["weight"] = arguments["weight"].to(torch.bfloat16)
                 values = list(arguments.values())
                 assert told(avo_ops.explain(op, *values)) == ran(lambda v=values: op(*v))
-                for t in tensors(arguments).values():
-                    t.requires_grad_()
+                for key in differentiable(record, arguments):
+                    arguments[key].requires_grad_()
                 outs: list[torch.Tensor] = []
                 explanation = avo_ops.explain(name, **arguments)
 

@@ -11,6 +11,7 @@ With AVO_OPS_FUZZ_EMULATED=1 they run by the CUDA kernels in the emulator: test_
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 from collections.abc import Callable
@@ -27,9 +28,11 @@ from catalogue import (
     WAYS,
     Way,
     as_tuple,
+    differentiable,
     gradient_roundings,
     number,
     real,
+    result_dtype,
     schema_names,
 )
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -166,7 +169,8 @@ class Built:
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
-        return {k: v for k, v in self.arguments.items() if isinstance(v, torch.Tensor)}
+        """Those that have a gradient, or could have."""
+        return {k: v for k, v in self.arguments.items() if real(v)}
 
 
 def build(record: OpDef, case: Case, device: str) -> Built | None:
@@ -195,14 +199,18 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
                 if len(columns) != 1:
                     return None
                 whole[columns[0]] *= len(record.parts[a.name])
-            given_shape = (
-                tuple(whole[d] for d in columns) if record.spans.get(a.name) == "N" else tuple(whole)
-            )
+            span = record.spans.get(a.name, "MN")
+            given_shape = tuple(whole[d] for d in columns) if span == "N" else tuple(whole)
+            if span == "M":
+                given_shape = tuple(1 if d in columns else s for d, s in enumerate(whole))
             if place and a.name not in record.spans and 0 <= case.broadcast < rank:
                 given_shape = tuple(1 if d == case.broadcast else s for d, s in enumerate(shape))
             rounded = len(record.results) > 1 and a.name not in record.spans
             kind_of = case.values[0 if rounded else place]
             tensor = values(kind_of, given_shape, generator, rounded).to(case.dtypes[place])
+            if a.name in record.integers:
+                most = max(math.prod(shape[d] for d in columns), 1)
+                tensor = torch.randint(most, given_shape, generator=generator)
             tensor = LAYOUTS[case.layouts[place]](tensor.to(device))
             if kind.startswith("Optional"):
                 optional += 1
@@ -212,12 +220,15 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
             place += 1
         elif kind == "List[int]":
             arguments[a.name] = [shape[d] for d in columns]
-        elif kind == "int":
+        elif a.name == record.columns.arg:
             arguments[a.name] = case.dim
+        elif kind == "int":
+            arguments[a.name] = a.default_value
         elif kind == "str":
             arguments[a.name] = record.choices[a.name][case.patterns % len(record.choices[a.name])]
         elif "float" in kind:
-            arguments[a.name] = a.default_value if case.patterns & 4 else number(record, a.name)
+            usual = case.patterns & 4 and a.has_default_value()
+            arguments[a.name] = a.default_value if usual else number(record, a.name)
     return Built(arguments, columns)
 
 
@@ -268,6 +279,11 @@ def incoming(kind: str, like: torch.Tensor, generator: torch.Generator) -> torch
     return LAYOUTS[kind](gradient)
 
 
+def other_of(record: OpDef) -> Callable[..., Any]:
+    """What else computes it: torch's own, or the definition."""
+    return twin_of(record) if record.twin is not None else record.compute
+
+
 def distance(got: torch.Tensor, want: torch.Tensor, floor: float) -> float:
     """The largest error beside each value, their mean and ``floor``; infinite where NaN is not met by NaN."""
     largest = min(torch.finfo(got.dtype).max, torch.finfo(torch.float32).max)
@@ -293,7 +309,7 @@ def near(
         return ""
     other = float("inf")
     with contextlib.suppress(RuntimeError):  # torch refuses some mixes of dtypes
-        other = distance(twin(), want, floor)
+        other = distance(twin(), want, floor)  # of an operator that torch lacks: the definition itself
     # What torch itself cannot do better is the conditioning of the call.
     return (
         "" if error <= 2 * other < 1 else f"relative error {error:.2e} > {tolerance:.2e}, torch's {other:.2e}"
@@ -319,13 +335,12 @@ def check(record: OpDef, case: Case, way: Way) -> None:
                 for o, w, limit in zip(out, want, limits, strict=True)
             )
         kind = case.values[0]
-        first = next(iter(named.values())).dtype
         floor = {"constant": 1000.0, "zeros": 1.0, "denormal": 1e-3, "outlier": 10.0, "mean": 1.0}.get(
             kind, 0.1
         )
         owned = {t.untyped_storage().data_ptr() for t in named.values()}
         for i, (got, r) in enumerate(zip(out, record.results, strict=True)):
-            dtype = named[record.dtypes[r]].dtype if r in record.dtypes else first
+            dtype = result_dtype(record, r, arguments)
             assert got.dtype == dtype, f"result {r}: {got.dtype}"
             assert not got.numel() or got.untyped_storage().data_ptr() not in owned, "a result is not its own"
             if want is not None:
@@ -334,7 +349,7 @@ def check(record: OpDef, case: Case, way: Way) -> None:
                     want[i],
                     RELATIVE[dtype],
                     floor,
-                    lambda i=i: as_tuple(twin_of(record)(*arguments.values()))[i],
+                    lambda i=i: as_tuple(other_of(record)(*arguments.values()))[i],
                 )
                 assert not said, f"result {r}: {said}"
 
@@ -364,7 +379,8 @@ def check(record: OpDef, case: Case, way: Way) -> None:
 def check_gradients(
     record: OpDef, case: Case, built: Built, out: tuple[torch.Tensor, ...], floor: float
 ) -> None:
-    names = [n for i, n in enumerate(built.tensors) if case.wanted >> i & 1]
+    possible = differentiable(record, built.arguments)
+    names = [n for i, n in enumerate(possible) if case.wanted >> i & 1]
     if not names:
         return
     generator = torch.Generator().manual_seed(case.seed + 1)
@@ -421,7 +437,7 @@ def check_gradients(
 
     def of_eager() -> dict[str, torch.Tensor]:
         own = {k: v.detach().requires_grad_(k in names) if real(v) else v for k, v in built.arguments.items()}
-        results = as_tuple(twin_of(record)(*own.values()))
+        results = as_tuple(other_of(record)(*own.values()))
         return dict(
             zip(
                 names,
@@ -435,9 +451,7 @@ def check_gradients(
             )
         )
 
-    few = 1
-    for d in built.columns:
-        few *= out[0].shape[d]
+    few = math.prod(case.shape[d] for d in built.columns)
     sizes = summed_sizes(record, built, names, used, grads)
     for n, got, exactly in zip(names, found, want, strict=True):
         scale = 100.0 if built.columns and few <= 3 else 1.0
@@ -455,8 +469,15 @@ def summed_sizes(
     The elements are rounded to the dtype of the tensor before they are added, each by a part of itself.
     """
     wide = exact(record, built.arguments)
-    shape = torch.broadcast_shapes(*(t.shape for n, t in built.tensors.items() if n not in record.spans))
-    spread = [n for n in names if n not in record.spans and built.tensors[n].shape != shape]
+
+    def of_part(name: str, tensor: torch.Tensor) -> tuple[int, ...]:
+        packed = len(record.parts.get(name, (name,)))
+        return tuple(s // packed if d in built.columns else s for d, s in enumerate(tensor.shape))
+
+    shape = torch.broadcast_shapes(
+        *(of_part(n, t) for n, t in built.tensors.items() if n not in record.spans)
+    )
+    spread = [n for n in names if n not in record.spans and of_part(n, built.tensors[n]) != shape]
     if not spread or not used:
         return {}
     own = {k: v.expand(shape).clone().requires_grad_() if k in spread else v for k, v in wide.items()}

@@ -464,7 +464,8 @@ def _tensors(
     found = {}
     for a in wanted:
         rows, columns = _SHAPES[a.span.text]
-        found[a.name] = fill((rows, columns * max(len(a.parts), 1)))
+        shape = (rows, columns * max(len(a.parts), 1))
+        found[a.name] = torch.randint(N, shape) if a.integer else fill(shape)
     return found
 
 
@@ -492,15 +493,20 @@ def _define(plan: Plan, chosen: dict[str, Any], tensors: dict[str, Tensor]) -> l
             keywords[a.name] = {
                 "ints": [N],
                 "int": -1,
-                "float": _number(plan, a.name) if a.kind == "float" else None,
+                "float": _number(plan, a.name) if a.name in _numbers(plan) else None,
                 "str": chosen.get(a.name),
-            }[a.kind]
-    out = plan.record.definition(**keywords)
-    return list(out) if isinstance(out, tuple) else [out]
+            }["float" if a.name in _numbers(plan) else a.kind]
+    return list(plan.record.compute(**keywords))
+
+
+def _numbers(plan: Plan) -> list[str]:
+    """The arguments that kernels take as numbers."""
+    of_columns = plan.record.columns.arg
+    return [a.name for a in plan.ops[0].arguments if a.kind in ("float", "int") and a.name != of_columns]
 
 
 def _scalars(plan: Plan) -> dict[str, Tensor]:
-    names = [a.name for a in plan.ops[0].arguments if a.kind == "float"]
+    names = _numbers(plan)
     return {n: torch.full((1, 1), _number(plan, n), dtype=torch.float64) for n in names}
 
 
@@ -519,7 +525,8 @@ def check_plan(
         chosen = selection(forward, case)
         tensors = _tensors(plan, chosen, fill)
         got = evaluate(case.graph, {**_in_parts(plan, tensors), **_scalars(plan)}, M, N)
-        for result, want in zip(plan.record.results, _define(plan, chosen, tensors), strict=True):
+        defined = dict(zip(plan.record.results, _define(plan, chosen, tensors), strict=True))
+        for result, want in _in_parts(plan, defined).items():
             want = want.reshape(got[result].shape)
             torch.testing.assert_close(
                 got[result],
@@ -535,22 +542,26 @@ def check_plan(
         pattern = {k: v for k, v in chosen.items() if k != "mask" and not k.startswith("grad_")}
         key = next(c.key for c in forward.cases if selection(forward, c).items() == pattern.items())
         tensors, results = saved_of[key]
-        leaves = {n: t.clone().requires_grad_() for n, t in tensors.items()}
-        outs = _define(plan, chosen, leaves)
+        leaves = {n: t.clone().requires_grad_() for n, t in tensors.items() if t.is_floating_point()}
+        outs = _define(plan, chosen, {**tensors, **leaves})
         several = len(outs) > 1
         names = [f"grad_{r}" if several else "grad" for r in plan.record.results]
         there = [n for n in names if chosen.get(n, True)]
-        grads = {
-            n: fill(tuple(results[r].shape))
+        grads = {n: fill(tuple(o.shape)) for n, o in zip(names, outs, strict=True) if n in there}
+        packed = {
+            f"grad_{part}": value
             for n, r in zip(names, plan.record.results, strict=True)
-            if n in there
+            if n in there and r in plan.record.parts
+            for part, value in _in_parts(plan, {r: grads[n]}).items()
         }
         used = [o for o, n in zip(outs, names, strict=True) if n in there]
         want = dict(zip(leaves, torch.autograd.grad(
             used, list(leaves.values()), [g.reshape(o.shape) for g, o in zip(grads.values(), used, strict=True)], allow_unused=True
         ), strict=True)) if used else dict.fromkeys(leaves)  # fmt: skip
         got = (
-            evaluate(case.graph, {**_in_parts(plan, tensors), **results, **grads, **_scalars(plan)}, M, N)
+            evaluate(
+                case.graph, {**_in_parts(plan, tensors), **results, **grads, **packed, **_scalars(plan)}, M, N
+            )
             if case.graph.results
             else {}
         )
@@ -1468,8 +1479,18 @@ def test_cases_of_one_op_share_their_thread_map(name: str) -> None:
     plan, cases = any_plan(name), iter(emitted(name)[2])
     for op in plan.ops:
         of_op = [a for _, a in zip(op.cases, cases, strict=False)]
-        reducing = [a for case, a in zip(op.cases, of_op, strict=True) if Features.of(case.graph).reductions]
-        for x in DTYPES:
+        # What a call is given besides is another computation.
+        given = [
+            a.name
+            for a in op.arguments
+            if a.optional and a.span == Span.BOTH and not a.name.startswith("grad_")
+        ]
+        groups: dict[Any, list[Any]] = {}
+        for case, a in zip(op.cases, of_op, strict=True):
+            if Features.of(case.graph).reductions:
+                chosen = selection(op, case)
+                groups.setdefault(tuple(chosen[n] for n in given), []).append(a)
+        for reducing, x in itertools.product(groups.values(), DTYPES):
             for n in [
                 1,
                 64,
@@ -1568,6 +1589,9 @@ def test_every_primitive_has_a_meaning_for_evaluation() -> None:
         for i in {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}.get(name, ()):
             args[i] = b.make("gt", args[i], b.const(0.0))
         values = {n: torch.rand(M, N, dtype=torch.float64) + 0.5 for n in "xyz"}
+        if name == "uniform":
+            args = [b.load("x", Span.ROWS), b.column()]
+            values["x"] = torch.arange(M).reshape(M, 1)
         out = evaluate(Graph({"a": b.make(name, *args)}), values, M, N)["a"]
         assert out.shape == (M, N)
         assert (out.dtype == torch.bool) == (primitive.result == "mask")

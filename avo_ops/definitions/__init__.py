@@ -1,4 +1,7 @@
-"""What the operators compute: one module a family, math only. ``CATALOGUE`` lists every record of a kernel, ``COMPOSITES`` those made of them."""
+"""What the operators compute: one module a family, math only.
+
+``CATALOGUE`` lists every record that becomes kernels, ``COMPOSITES`` those made of such operators.
+"""
 
 from . import activations, bias, dropout, gated, losses, normalization, position, softmax
 from .composites import COMPOSITES, Composite

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .record import Sample, Tensor
+from .record import Sample, Tensor, Whole
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Composite:
         formula: the formula, for documentation.
         source: where the formula comes from.
         reference: the same in torch alone, for tests.
-        samples: calls for the tests; ``Whole`` stands for a tensor of whole numbers.
+        samples: calls for the tests.
     """
 
     name: str
@@ -36,15 +36,6 @@ class Composite:
     source: str
     reference: Callable[..., Any]
     samples: tuple[Sample, ...] = ()
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A tensor of whole numbers in [low, high), in a sample."""
-
-    shape: tuple[int, ...]
-    high: int
-    low: int = 0
 
 
 def _reduced(name: str, values: Tensor, reduction: str, count: Any) -> Tensor:
@@ -98,10 +89,12 @@ def cross_entropy(
     count = None
     if reduction == "mean":
         valid = target != ignore_index
-        if weight is None:
-            count = valid.sum()
-        else:
-            count = torch.where(valid, weight.to(losses.dtype)[target.where(valid, 0)], 0.0).sum()
+        weights = (
+            valid
+            if weight is None
+            else torch.where(valid, weight.to(losses.dtype)[target.where(valid, 0)], 0.0)
+        )
+        count = weights.sum()
     return _reduced("cross_entropy", losses, reduction, count).to(x.dtype)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from .record import LAST, Arguments, Grads, OpDef, Sample, Tensor
 
@@ -64,6 +66,24 @@ def cross_entropy_rows_gradient(grads: Grads, args: Arguments, results: Grads) -
     return {"x": torch.where(target == args["ignore_index"], 0.0, gradient * grads["loss"])}
 
 
+def _cross_entropy_rows_twin(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    smooth: str = "no",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> Tensor:
+    losses = F.cross_entropy(
+        x.movedim(-1, 1) if x.dim() > 2 else x, target.squeeze(-1), weight, ignore_index=ignore_index, reduction="none",
+        label_smoothing=label_smoothing if smooth == "yes" else 0.0,
+    ).unsqueeze(-1)  # fmt: skip
+    return losses + torch.where(
+        target == ignore_index, 0.0, z_loss * torch.logsumexp(x, -1, keepdim=True) ** 2
+    )
+
+
 CROSS_ENTROPY_ROWS = OpDef(
     name="cross_entropy_rows",
     schema=(
@@ -71,6 +91,7 @@ CROSS_ENTROPY_ROWS = OpDef(
         "float label_smoothing=0.0, float z_loss=0.0) -> Tensor"
     ),
     definition=cross_entropy_rows,
+    twin=_cross_entropy_rows_twin,
     columns=LAST,
     formula=(
         "(1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; "
@@ -141,6 +162,19 @@ def kl_div_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads
     return {"x": -grad * target, "target": grad * torch.where(target > 0.0, logarithm - x + 1.0, -x)}
 
 
+def _twin(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """torch's loss without a reduction, summed over the last dim."""
+
+    def rows(*args: Any, **kwargs: Any) -> Tensor:
+        return function(*args, reduction="none", **kwargs).sum(-1, keepdim=True)
+
+    return rows
+
+
+def _kl_div_twin(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
+    return _twin(F.kl_div)(x, target, log_target=log_target == "yes")
+
+
 def _of_two(name: str, **fields: Any) -> OpDef:
     values = {
         "schema": "(Tensor x, Tensor target) -> Tensor", "columns": LAST, "results": ("loss",), "dtypes": {"loss": "compute"},
@@ -152,6 +186,7 @@ def _of_two(name: str, **fields: Any) -> OpDef:
 MSE_LOSS_ROWS = _of_two(
     "mse_loss_rows",
     definition=mse_loss_rows,
+    twin=_twin(F.mse_loss),
     formula="sum((x - target)^2) over the last dim",
     source="torch.nn.functional.mse_loss",
 )
@@ -160,6 +195,7 @@ HUBER_LOSS_ROWS = _of_two(
     "huber_loss_rows",
     schema="(Tensor x, Tensor target, float delta=1.0) -> Tensor",
     definition=huber_loss_rows,
+    twin=_twin(F.huber_loss),
     formula="sum of d^2 / 2 where d = |x - target| <= delta, delta (d - delta / 2) beyond, over the last dim",
     source="Huber, Robust Estimation of a Location Parameter, Ann. Math. Statist. 35 (1964), 73-101",
     gradient=huber_loss_rows_gradient,
@@ -168,6 +204,7 @@ HUBER_LOSS_ROWS = _of_two(
 BINARY_CROSS_ENTROPY_WITH_LOGITS_ROWS = _of_two(
     "binary_cross_entropy_with_logits_rows",
     definition=binary_cross_entropy_with_logits_rows,
+    twin=_twin(F.binary_cross_entropy_with_logits),
     formula="sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim",
     source="torch.nn.functional.binary_cross_entropy_with_logits",
     gradient=binary_cross_entropy_with_logits_rows_gradient,
@@ -177,6 +214,7 @@ KL_DIV_ROWS = _of_two(
     "kl_div_rows",
     schema="(Tensor x, Tensor target, str log_target='no') -> Tensor",
     definition=kl_div_rows,
+    twin=_kl_div_twin,
     formula="sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm",
     source="Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86",
     choices={"log_target": ("no", "yes")},

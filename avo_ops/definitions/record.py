@@ -49,6 +49,15 @@ def along(arg: str) -> Columns:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A tensor of whole numbers in [low, high), in place of its shape."""
+
+    shape: tuple[int, ...]
+    high: int
+    low: int = 0
+
+
+@dataclass(frozen=True)
 class Sample:
     """One call for tests and documentation: arguments as shapes (tuples) for tensors, plain values otherwise."""
 
@@ -107,6 +116,11 @@ class OpDef:
     widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
     packaged: bool = True
     samples: tuple[Sample, ...] = ()
+
+    def shape_of(self, name: str, m: int, n: int) -> tuple[int, ...]:
+        """The shape of a tensor argument in a call of m rows and n columns."""
+        columns = n * len(self.parts.get(name, (name,)))
+        return {"N": (columns,), "M": (m, 1), "MN": (m, columns)}[self.spans.get(name, "MN")]
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -88,6 +88,15 @@ def scaled_masked_softmax_rows_gradient(grads: Grads, args: Arguments, results: 
     return {"x": of_score * args["scale"], "attn_mask": of_score}
 
 
+def _scaled_masked_softmax_rows_twin(
+    x: Tensor, attn_mask: Tensor | None = None, last: Tensor | None = None, scale: float = 1.0
+) -> Tensor:
+    score = x * scale if attn_mask is None else x * scale + attn_mask
+    if last is not None:
+        score = score.masked_fill(torch.arange(x.shape[-1], device=x.device) > last, -torch.inf)
+    return torch.softmax(score, -1)
+
+
 SCALED_MASKED_SOFTMAX_ROWS = OpDef(
     name="scaled_masked_softmax_rows",
     schema="(Tensor x, Tensor? attn_mask=None, Tensor? last=None, float scale=1.0) -> Tensor",
@@ -98,6 +107,7 @@ SCALED_MASKED_SOFTMAX_ROWS = OpDef(
     spans={"last": "M"},
     integers=("last",),
     gradient=scaled_masked_softmax_rows_gradient,
+    twin=_scaled_masked_softmax_rows_twin,
     packaged=False,
     samples=(Sample(((6, 40), (6, 40))), Sample(((2, 5, 7), None, (2, 5, 1), 0.25))),
 )
@@ -118,6 +128,10 @@ def softmax_with_sink_gradient(grads: Grads, args: Arguments, results: Grads) ->
     return {"x": y * (grad - along_y), "sink": -share * along_y}
 
 
+def _softmax_with_sink_twin(x: Tensor, sink: Tensor) -> Tensor:
+    return torch.softmax(torch.cat([x, sink], -1), -1)[..., :-1]
+
+
 SOFTMAX_WITH_SINK = OpDef(
     name="softmax_with_sink",
     schema="(Tensor x, Tensor sink) -> Tensor",
@@ -127,6 +141,7 @@ SOFTMAX_WITH_SINK = OpDef(
     source="OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453",
     spans={"sink": "M"},
     gradient=softmax_with_sink_gradient,
+    twin=_softmax_with_sink_twin,
     packaged=False,
     samples=(Sample(((6, 40), (6, 1))), Sample(((2, 5, 7), (2, 5, 1)))),
 )

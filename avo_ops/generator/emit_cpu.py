@@ -210,7 +210,7 @@ class _Kernel:
             seen.add(node.index)
             if node.op in ("load", "column"):
                 wanted.append(node)
-            for x in node.args:
+            for x in node.args if node.op != "uniform" else ():
                 visit(x)
 
         for root in roots:
