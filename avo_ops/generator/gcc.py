@@ -27,14 +27,18 @@ def command() -> list[str]:
     return shlex.split(os.environ.get("CXX", "g++"))
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
-    """What tells this compiler from another.
+    """What tells this compiler from another: its command, of which flags may be a part, and what it says of itself.
 
     Raises:
         CompilerError: there is none.
     """
-    return run([*command(), "--version"], ".")
+    return _version(tuple(command()))
+
+
+@lru_cache
+def _version(line: tuple[str, ...]) -> str:
+    return "\n".join([*line, run([*line, "--version"], ".")])
 
 
 def run(line: Sequence[str], folder: str) -> str:
