@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import linecache
-import operator
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -23,9 +23,10 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 from torch.overrides import TorchFunctionMode
+from torch.utils._sympy.printers import PythonPrinter
 
 from .ir import Source
-from .trace import TraceError, calling_line, decompositions, innermost
+from .trace import TraceError, calling_line, decompositions, in_words, innermost
 
 # Work for other libraries, whose cost a fused kernel around it does not change; by torch function and by ATen operation.
 _PRODUCT = "a matrix product has no place in these kernels: call it outside, and compile what comes before and after it"
@@ -59,7 +60,7 @@ class UntraceableError(TraceError):
 
 @dataclass(frozen=True)
 class Condition:
-    """What the sizes of a call must satisfy: the size of a dim, or any relation, in the symbols bound before it."""
+    """What the sizes of a call must satisfy: the size of a dim, or any relation, in the symbols that others bind."""
 
     expression: Any
     symbol: Any = None  # bound to the size of ``dim`` where this is the first use
@@ -81,32 +82,37 @@ class Captured:
     def graph(self) -> torch.fx.Graph:
         return self.module.graph
 
+    @cached_property
+    def _dims(self) -> dict[Any, tuple[int, int]]:
+        return {c.symbol: c.dim for c in self.conditions if c.symbol is not None and c.dim is not None}
+
+    def from_sizes(self, expression: Any) -> tuple[Callable[..., Any], tuple[tuple[int, int], ...]]:
+        """An expression as a function, and the (tensor, dim) whose sizes it takes."""
+        symbols = sorted(expression.free_symbols, key=str)
+        return compiled(expression, symbols), tuple(self._dims[s] for s in symbols)
+
+    @cached_property
+    def _checks(self) -> list[Any]:
+        return [(*self.from_sizes(c.expression), c.dim) for c in self.conditions if c.symbol is None]
+
     def holds(self, shapes: Sequence[Sequence[int]]) -> bool:
         """Whether the graph is right for tensors of these shapes, whose ranks and sizes of 1 are those of the example."""
-        values: dict[Any, Any] = {}
-        for c in self.conditions:
-            size = None if c.dim is None else shapes[c.dim[0]][c.dim[1]]
-            if c.symbol is not None:
-                values[c.symbol] = size
-                continue
-            symbols = [s for s in values if s in c.expression.free_symbols]
-            found = compiled(c.expression, symbols)(*(values[s] for s in symbols))
-            if not (found == size if c.dim is not None else found):
+        for function, places, dim in self._checks:
+            found = function(*[shapes[t][d] for t, d in places])
+            if not (found if dim is None else found == shapes[dim[0]][dim[1]]):
                 return False
         return True
 
     def conditions_in_words(self, names: Sequence[str]) -> list[str]:
         """The conditions as text, with ``x.shape[0]`` for the sizes."""
-        words: dict[Any, str] = {}
+        words: dict[str, str] = {}
         out = []
         for c in self.conditions:
             at = "" if c.dim is None else f"{names[c.dim[0]]}.shape[{c.dim[1]}]"
             if c.symbol is not None:
-                words[c.symbol] = at
+                words[str(c.symbol)] = at
                 continue
-            text = str(c.expression)
-            for symbol, word in words.items():
-                text = text.replace(str(symbol), word)
+            text = in_words(str(c.expression), words)
             out.append(f"{at} == {text}" if at else text)
         return out
 
@@ -126,9 +132,8 @@ def is_kept_whole(name: str) -> bool:
 
 def compiled(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
     """A function of the sizes, also of symbolic ones, on which it leaves guards."""
-    functions = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
-                 "Max": max, "Min": min}  # fmt: skip
-    found: Callable[..., Any] = sympy.lambdify(list(symbols), expression, modules=[functions, "math"])
+    text = f"lambda {', '.join(map(str, symbols))}: {PythonPrinter().doprint(expression)}"
+    found: Callable[..., Any] = eval(text, {"math": math, "torch": torch})
     return found
 
 
@@ -259,7 +264,8 @@ def capture(
         expression = env.simplify(guard.expr)
         if expression != sympy.true and not _says_not_empty(expression):
             conditions.append(Condition(expression))
-    return Captured(module, tuple(dict.fromkeys(conditions)))
+    # What is bound first: a size may follow from those of later arguments.
+    return Captured(module, tuple(sorted(dict.fromkeys(conditions), key=lambda c: c.symbol is None)))
 
 
 def _graph_of(

@@ -6,8 +6,9 @@ import contextlib
 import contextvars
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -367,7 +368,12 @@ def _harmless(expression: Any) -> bool:
 
 def _in_words(text: str, rows: Any, cols: Any) -> str:
     """torch's text with M and N for the symbols of the sizes."""
-    return text.replace(str(rows.node.expr), "M").replace(str(cols.node.expr), "N")
+    return in_words(text, {str(rows.node.expr): "M", str(cols.node.expr): "N"})
+
+
+def in_words(text: str, words: Mapping[str, str]) -> str:
+    """The text of an expression with other words for its symbols."""
+    return re.sub(r"\w+", lambda found: words.get(found[0], found[0]), text)
 
 
 _NOT_AUTHORS = (

@@ -71,24 +71,16 @@ def verify(name: str, captured: Captured, leaves: Sequence[Any]) -> Verification
     import linecache
 
     from ..generator.capture import exposed, source_of
-    from ..generator.partition import partition
-    from .function import batched_kernels, load_cpu_kernels, register
+    from .function import load_cpu_kernels, registered
 
     graph, nodes = exposed(captured)
     if not nodes:
         raise ValueError(f"{name}.verify: the function makes no floating-point tensor")
     names = [f"a{i}" for i in range(len(leaves))]
-    apart: dict[Any, str] = {}
-    while True:
-        steps = partition(graph, names, f"{name}_exposed", apart)
-        failed = register(steps, gradients=False)
-        if not failed:
-            break
-        apart |= failed
+    steps = registered(graph, names, f"{name}_exposed", gradients=False)
     composite = Composite(graph, steps, name)
-    with batched_kernels():
-        load_cpu_kernels([s.record.name for s in composite.steps if hasattr(s, "record")])
-    with torch.no_grad():
+    load_cpu_kernels([s.record.name for s in composite.steps if hasattr(s, "record")])
+    with torch.no_grad(), torch._C._DisableAutocast():  # the graph has the casts
         plain = [a.detach().contiguous() if isinstance(a, Tensor) else a for a in leaves]
         ours = composite(plain)
         wide = [a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in plain]
