@@ -153,8 +153,6 @@ class Composite:
                 env[into] = env[source].shape[dim]
 
             return size
-        if str(target) in ("aten.view.default", "aten._unsafe_view.default"):
-            target = torch.ops.aten.reshape.default  # strides are not those of the example
         args, kwargs, detached = node.args, node.kwargs, bool((node.meta.get("custom") or {}).get("detached"))
 
         def run(env: list[Any]) -> None:

@@ -70,7 +70,8 @@ def verify(name: str, captured: Captured, leaves: Sequence[Any]) -> Verification
     """Run the graph three ways on these tensors and floats, every step exposed."""
     import linecache
 
-    from ..generator.capture import exposed, source_of
+    from ..generator.capture import exposed
+    from ..generator.trace import source_of
     from .function import load_cpu_kernels, registered
 
     graph, nodes = exposed(captured)
@@ -117,10 +118,7 @@ def _interpreted(graph: Captured, leaves: Sequence[Any], wide: bool) -> dict[Any
             args, kwargs = (torch.fx.node.map_arg(a, values.__getitem__) for a in (node.args, node.kwargs))
             if wide:
                 kwargs = {k: torch.float64 if _narrow(v) else v for k, v in kwargs.items()}
-            target = node.target
-            if str(target) in ("aten.view.default", "aten._unsafe_view.default"):
-                target = torch.ops.aten.reshape.default
-            values[node] = target(*args, **kwargs)
+            values[node] = node.target(*args, **kwargs)
     return values
 
 
