@@ -204,8 +204,9 @@ class _Partition:
                 return self.constants[tensors[0]]
             if has_handler(name) and not _reduces(node) and not value.shape:
                 known = {a: torch.tensor(self.constants[a], dtype=torch.float64) for a in tensors}
-                args: Any = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known.get(n, n))
-                return float(node.target(*args[0], **args[1]))  # type: ignore[operator]
+                given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known.get(n, n))
+                args, kwargs = cast(Any, given)
+                return float(node.target(*args, **kwargs))  # type: ignore[operator]
         return None
 
     def _not_in_a_kernel(self, node: FxNode) -> str | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..registry import native_library, note_empty, register_dynamic
+from ..registry import native_library, note_definition, note_empty, register_dynamic
 from ..registry.dynamic import NAMESPACE
 from ..registry.store import KernelStore, default_cache_folder
 from .compilers import CpuCompiler, add_cpu_unit, add_families, check_may_compile
@@ -78,10 +78,11 @@ def compile(
     dtypes, gradients of any order, ``torch.func``, autocast, ``torch.compile`` and CUDA graphs included. Math is in float32
     (float64 where a tensor is), rounded once at each result; casts that ``fn`` makes are kept.
 
-    A graph is made when a call first needs it: for the dtypes, the ranks, which sizes are 1, and the values of ints, bools and
-    strings (a float argument is an argument of the kernel where that is possible). All other sizes are free, and no kernel
-    is made again for them. What no kernel can do is left to torch between the kernels, and ``plan()`` says so. Globals and
-    closures are read when a graph is made; tensors among them are read at each call.
+    A graph is made when a call first needs it: for the dtypes, the devices, the ranks, which sizes are 1, the values of ints,
+    bools and strings (a float argument is an argument of the kernel where that is possible), and autocast. All other sizes are
+    free, also where they are results, and no kernel is made again for them. What no kernel can do is left to torch between the
+    kernels, and ``plan()`` says so. Globals and closures are read when a graph is made; tensors among them are read at each
+    call. Any thread may call it; graphs are made by one at a time.
 
     Args:
         fn: the function; without it this is a decorator.
@@ -90,7 +91,8 @@ def compile(
 
     Raises:
         avo_ops.CompileError: ``fn`` has a matrix product or a convolution, decides by values of tensors, or modifies an argument;
-            the message has the lines, and what to write instead. Here with ``example_inputs``, else at the first call.
+            the message has the lines, and what to write instead. Or an argument or a result is an object of another kind.
+            Here with ``example_inputs``, else at the first call.
     """
     if fn is None:
         return functools.partial(compile, example_inputs=example_inputs, name=name)
@@ -151,7 +153,11 @@ class CompiledFunction:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [a for a in leaves if isinstance(a, Tensor)]
         if not tensors or any(s == 0 for t in tensors for s in t.shape):
-            note_empty(f"{NAMESPACE}::{self.name}")
+            name = f"{NAMESPACE}::{self.name}"
+            if tensors:
+                note_empty(name)
+            else:
+                note_definition(name, "no argument is a tensor")
             return self.fn(*args, **kwargs)
         graph = self._graph(leaves, spec)
         plain = all(type(t) in _PLAIN for t in tensors) and len(leaves) == len(args)

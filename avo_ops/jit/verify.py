@@ -80,7 +80,8 @@ def verify(name: str, captured: Captured, leaves: Sequence[Any]) -> Verification
     names = [f"a{i}" for i in range(len(leaves))]
     steps = registered(graph, names, f"{name}_exposed", gradients=False)
     composite = Composite(graph, steps, name)
-    load_cpu_kernels([s.record.name for s in composite.steps if hasattr(s, "record")])
+    if any(isinstance(a, Tensor) and a.is_cpu for a in leaves):
+        load_cpu_kernels([s.record.name for s in composite.steps if hasattr(s, "record")])
     with torch.no_grad(), torch._C._DisableAutocast():  # the graph has the casts
         plain = [a.detach().contiguous() if isinstance(a, Tensor) else a for a in leaves]
         ours = composite(plain)
