@@ -272,6 +272,9 @@ def test_structures_in_and_out() -> None:
     assert out["rest"][1:] == [None, 3]
     torch.testing.assert_close(out["y"], x * w)
     torch.testing.assert_close(out["rest"][0], w * 2)
+    single = avo_ops.compile(lambda x, pair: x * pair[0])
+    for _ in range(3):
+        torch.testing.assert_close(single(x, (w,)), x * w)
 
 
 def test_keyword_arguments_of_any_name() -> None:
@@ -540,6 +543,25 @@ def test_what_has_no_kernel_is_said_counted_and_refused_in_strict_mode() -> None
         pytest.raises(RuntimeError, match=r"^f: strict mode: torch would run a part of it.*cumsum"),
     ):
         compiled(torch.randn(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [(lambda x: x * torch.arange(x.shape[-1], dtype=x.dtype), "it makes a tensor"),
+     (lambda x: (x * 2).view(torch.int32) + 1, "it takes the bits of a tensor for another dtype")],
+)  # fmt: skip
+def test_what_is_left_to_torch_has_a_reason(fn: Any, reason: str) -> None:
+    compiled = avo_ops.compile(fn)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(compiled(x), fn(x))
+    assert [r for _, r in compiled.variants()[0].composite.reasons][0] == reason
+
+
+def test_a_mask_of_one_value() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.where(torch.zeros(x.shape[-1]).bool(), x, -x)
+
+    check(f, avo_ops.compile(f), [torch.randn(3, 4)])
 
 
 def test_what_torch_cannot_trace_runs_as_it_is_after_one_warning() -> None:

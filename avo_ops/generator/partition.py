@@ -216,6 +216,8 @@ class _Partition:
         if node in self.apart:
             return self.apart[node]
         if is_view(name) and name != "clone":
+            if node.target is torch.ops.aten.view.dtype:
+                return "it takes the bits of a tensor for another dtype"
             return None if any(a in self.group for a in node.all_input_nodes) else ""
         if value.dtype not in (*_FLOATS, torch.bool):
             return (
@@ -226,9 +228,10 @@ class _Partition:
             reduction and name not in _REDUCTIONS
         ):
             return f"{node.target} has no place in a kernel yet"
-        if is_fill(name):
+        tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
+        if is_fill(name) or not tensors:
             return "it makes a tensor"
-        inputs = [a for a in node.all_input_nodes if _is_tensor(a) and a not in self.constants]
+        inputs = [a for a in tensors if a not in self.constants]
         if (
             name == "_to_copy"
             and value.dtype == torch.float64
@@ -236,7 +239,7 @@ class _Partition:
             and _value(inputs[0]).dtype != torch.float64
         ):
             return "the math after it is in float64"
-        if name == "_to_copy" and _value(inputs[0]).device != value.device:
+        if name == "_to_copy" and inputs and _value(inputs[0]).device != value.device:
             return "it moves a tensor to another device"
         if any(_value(a).is_complex() for a in inputs):
             return "it is complex"

@@ -160,7 +160,7 @@ class CompiledFunction:
                 note_definition(name, "no argument is a tensor")
             return self.fn(*args, **kwargs)
         graph = self._graph(leaves, spec)
-        plain = all(type(t) in _PLAIN for t in tensors) and len(leaves) == len(args)
+        plain = all(type(t) in _PLAIN for t in tensors) and list(map(id, leaves)) == list(map(id, args))
         if key is not None and plain and graph.complete():
             entry = graph.entry(len(args))
             if entry is not None:
