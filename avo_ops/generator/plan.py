@@ -170,7 +170,9 @@ def _joint(
             for a in tensors
             if a.parts
         }
-        return record.definition(**_keywords(record, arguments, pattern, {**by_name, **packed}, numbers, cols))
+        return record.definition(
+            **_keywords(record, arguments, pattern, {**by_name, **packed}, numbers, cols)
+        )
 
     gradient = record.gradient
     stated = None
