@@ -845,3 +845,8 @@ def mean_of_everything(x):
 @add((((6, 40), (40,), (40,)), ((5, 5), (5,), (5,)), ((2, 3, 4), (4,), (4,))))
 def affine_softmax(x, w, b):
     return torch.softmax(x * w + b, -1) * w
+
+
+@add((((8, 5), (4, 5)), ((6, 6), (3, 6)), ((10,), (5,))), torch_parts=True)
+def added_to_itself_twice(x, y):
+    return x + torch.cat([y, y])

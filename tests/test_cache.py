@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from avo_ops import __main__ as command
+from avo_ops.generator import emulator, gcc
 from avo_ops.registry import cache, native_library
 from avo_ops.registry.store import KernelStore
 
@@ -153,6 +154,23 @@ def test_a_forked_child_finds_and_makes_kernels(tmp_path: Path) -> None:
     assert run(tmp_path, body) == "0\n"
 
 
+def test_a_frozen_process_says_so_where_a_cuda_kernel_is_missing_and_thawed_makes_it(tmp_path: Path) -> None:
+    body = """
+    f.prepare(x, w)
+    avo_ops.freeze()
+    with avo_ops.testing.emulate(sms=3):
+        for _ in range(2):
+            try:
+                check()
+            except RuntimeError as error:
+                print("avo_ops.freeze() was called: warm it up before" in str(error))
+        avo_ops.freeze(False)
+        check()
+    print(sum("cuda/" in k for k in avo_ops.stats()))
+    """
+    assert run(tmp_path, body) == "True\nTrue\n1\n"
+
+
 # ---- its size, and the commands ----
 
 
@@ -195,6 +213,25 @@ def test_sizes() -> None:
     assert [cache.size_limit(t) for t in ("12", "3k", "2M", "1G")] == [12, 3 * 2**10, 2 * 2**20, 2**30]
     with pytest.raises(ValueError, match="such as 500M"):
         cache.size_limit("much")
+
+
+def test_a_size_that_is_none_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_DEFAULT", "100")
+    with pytest.warns(
+        RuntimeWarning, match=r"AVO_OPS_CACHE_SIZE: .* is 'much': it holds 100 at most"
+    ) as caught:
+        fill(tmp_path, "abc", monkeypatch, "much")
+    assert len(caught) == 1
+    assert names(tmp_path) == "c"
+
+
+def test_the_compiler_and_its_flags_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for command_line in ("g++", "g++ -DNDEBUG"):
+        monkeypatch.setenv("CXX", command_line)
+        found.append((gcc.cpu_inputs("", "base"), emulator.inputs("", sanitized=False)))
+    assert found[0][0] != found[1][0]
+    assert found[0][1] != found[1][1]
 
 
 def test_commands(

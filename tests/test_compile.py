@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import threading
 import warnings
+import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from compile_corpus import CORPUS, Kind
+from torch._subclasses import FakeTensorMode
 
 import avo_ops
+from avo_ops.generator.capture import Captured, Condition
 from avo_ops.jit.composite import Composite
-from avo_ops.jit.function import batched_kernels
+from avo_ops.jit.function import _kind, prepare_all
 from avo_ops.registry import native_library
 from avo_ops.testing import emulate
 
@@ -62,8 +68,7 @@ def check(
         out = []
         for a in inputs:
             if isinstance(a, Tensor) and a.is_floating_point():
-                a = (a.double() if wide else a.clone()).detach().as_strided(a.shape, a.clone().stride())
-                a = (a.double() if wide else a).requires_grad_(gradients)
+                a = (a.double() if wide else a).detach().requires_grad_(gradients)
             out.append(a)
         return out
 
@@ -94,14 +99,14 @@ def check(
 
 def cases(names: Sequence[str], dtypes: Sequence[torch.dtype]) -> list[tuple[str, Any, list[Tensor]]]:
     """Every function at all its shapes in the first dtype, and at the first shape in the others; kernels made in one go."""
-    made = []
-    with batched_kernels():
-        for name in names:
-            compiled = avo_ops.compile(CORPUS[name].fn, name=name)
-            for i, row in enumerate(CORPUS[name].shapes):
-                for dtype in dtypes if i == 0 else dtypes[:1]:
-                    made.append((name, compiled, inputs_of(name, row, dtype)))
-                    compiled.prepare(*made[-1][2])
+    functions = {name: avo_ops.compile(CORPUS[name].fn, name=name) for name in names}
+    made = [
+        (name, functions[name], inputs_of(name, row, dtype))
+        for name in names
+        for i, row in enumerate(CORPUS[name].shapes)
+        for dtype in (dtypes if i == 0 else dtypes[:1])
+    ]
+    prepare_all([(compiled, inputs, {}) for _, compiled, inputs in made])
     return made
 
 
@@ -185,6 +190,48 @@ def test_an_equality_that_the_trace_needed_is_a_condition() -> None:
     assert len(g.variants()) == 2
 
 
+def test_a_size_may_follow_from_that_of_a_later_argument() -> None:
+    def doubled(x: Tensor, y: Tensor) -> Tensor:
+        return x + torch.cat([y, y])
+
+    f = avo_ops.compile(doubled)
+    for rows in (2, 3, 4):
+        check(doubled, f, [torch.randn(2 * rows, 5), torch.randn(rows, 5)])
+    assert [v.conditions for v in f.variants()] == [
+        ("x.shape[0] == 2*y.shape[0]", "y.shape[1] == x.shape[1]")
+    ]
+    with pytest.raises(RuntimeError, match="size of tensor a"):
+        f(torch.randn(5, 5), torch.randn(2, 5))
+
+
+def test_conditions_of_any_kind_are_kept_and_checked() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        part = x[: int(x.shape[0] * 0.5)] * 2
+        return part + 1 if x.shape[0] / y.shape[0] > 1.5 else part - y.amax(0)
+
+    compiled = avo_ops.compile(f)
+    for rows, others in ((6, 3), (9, 4), (6, 5), (7, 7)):
+        check(f, compiled, [torch.randn(rows, 5), torch.randn(others, 5)])
+
+
+def test_conditions_are_said_with_the_names_of_the_sizes() -> None:
+    a, b = sympy.symbols("s1 s10")
+    conditions = (Condition(None, a, (0, 0)), Condition(None, b, (0, 1)), Condition(a + 2 * b, None, (1, 0)))
+    captured = Captured(torch.fx.GraphModule({}, torch.fx.Graph()), conditions)
+    assert captured.conditions_in_words(["x", "y"]) == ["y.shape[0] == x.shape[0] + 2*x.shape[1]"]
+    assert captured.holds([(3, 5), (13,)])
+    assert not captured.holds([(3, 5), (14,)])
+
+
+def test_a_known_graph_is_found_without_symbolic_math(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = avo_ops.compile(scale)
+    for n in (4, 5):
+        f(torch.randn(3, n), torch.randn(n))
+    monkeypatch.setattr("avo_ops.generator.capture.compiled", None)
+    f(torch.randn(5, 6), torch.randn(6))
+    assert len(f.variants()) == 1
+
+
 def test_float_arguments_make_no_graphs_and_ints_do() -> None:
     def f(x: Tensor, t: float, n: int, mode: str = "a", flag: Any = None) -> Tensor:
         y = x / t + n
@@ -209,6 +256,10 @@ def test_a_float_that_must_be_a_number_is_part_of_the_graph() -> None:
     for p in (0.1, 4.0, 0.3, 4.0):
         check(f, compiled, [torch.randn(4, 5), p])
     assert len(compiled.variants()) == 3
+    x = torch.randn(4, 5)
+    for p in (math.nan, float("nan")):
+        torch.testing.assert_close(compiled(x, p), f(x, p), equal_nan=True)
+    assert len(compiled.variants()) == 4
 
 
 def test_structures_in_and_out() -> None:
@@ -221,6 +272,63 @@ def test_structures_in_and_out() -> None:
     assert out["rest"][1:] == [None, 3]
     torch.testing.assert_close(out["y"], x * w)
     torch.testing.assert_close(out["rest"][0], w * 2)
+    single = avo_ops.compile(lambda x, pair: x * pair[0])
+    for _ in range(3):
+        torch.testing.assert_close(single(x, (w,)), x * w)
+
+
+def test_keyword_arguments_of_any_name() -> None:
+    def f(x: Tensor, key: Any = None, self: Any = None, args: Any = None) -> Tensor:
+        for a in (key, self, args):
+            x = x * 2 if a is None else x + a
+        return x
+
+    compiled = avo_ops.compile(f)
+    x = torch.ones(3, 4)
+    for name in ("key", "self", "args"):
+        given = {name: torch.full((4,), 10.0)}
+        compiled.prepare(x, **given)
+        torch.testing.assert_close(compiled(x, **given), f(x, **given))
+        fast = torch.compile(lambda x, given: compiled(x, **given), fullgraph=True, backend="eager")
+        torch.testing.assert_close(fast(x, given), f(x, **given))
+
+
+def test_sizes_in_the_results_are_those_of_the_call() -> None:
+    def f(x: Tensor) -> Any:
+        n = x.shape[0]
+        return {
+            "y": x * 2,
+            "sizes": [n, n * x.shape[1] // 2, x.shape],
+            "ratio": (n / x.shape[1], n > 5),
+            "k": 3,
+        }
+
+    compiled = avo_ops.compile(f)
+    for shape in ((4, 6), (8, 3), (6, 6)):
+        x = torch.randn(shape)
+        for _ in range(2):
+            found, expected = compiled(x), f(x)
+            torch.testing.assert_close(found.pop("y"), expected.pop("y"))
+            assert found == expected
+            assert list(map(type, leaves(found))) == list(map(type, leaves(expected)))
+    assert len(compiled.variants()) == 1
+
+
+def test_a_result_that_may_hold_tensors_unseen_is_refused() -> None:
+    class Pair:
+        def __init__(self, x: Tensor) -> None:
+            self.x = x
+
+    with pytest.raises(avo_ops.CompileError, match="returns a Pair: return tensors, numbers, strings"):
+        avo_ops.compile(lambda x: Pair(x * 2))(torch.randn(3, 4))
+
+
+def test_an_argument_that_cannot_choose_a_graph_is_named() -> None:
+    def f(x: Tensor, more: Any = None) -> Tensor:
+        return x * 2
+
+    with pytest.raises(avo_ops.CompileError, match="the argument more is a set, which has no hash"):
+        avo_ops.compile(f)(torch.randn(3, 4), {1, 2})
 
 
 def test_strides_and_views_of_any_kind() -> None:
@@ -240,7 +348,10 @@ def test_strides_and_views_of_any_kind() -> None:
 def test_empty_tensors() -> None:
     f = avo_ops.compile(scale)
     for shape in ((0, 4), (3, 0)):
-        assert f(torch.randn(shape), torch.randn(shape[-1])).shape == shape
+        avo_ops.reset_stats()
+        with avo_ops.strict():
+            assert f(torch.randn(shape), torch.randn(shape[-1])).shape == shape
+        assert avo_ops.stats() == {"avo_jit::scale / empty": 1}
 
 
 # ---- semantics ----
@@ -315,6 +426,42 @@ def test_checkpoint_and_autocast(scaled: Any) -> None:
     torch.testing.assert_close(torch.autograd.grad(out.sum(), x), torch.autograd.grad(scale(x, w).sum(), x))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert scaled(x, w).dtype == scale(x, w).dtype
+
+
+def test_autocast_is_a_part_of_the_graph() -> None:
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(x * 2, y)
+
+    def products(x: Tensor, y: Tensor) -> Tensor:  # in float32 under autocast, and left to torch
+        return (x * y).prod(-1)
+
+    a, b = torch.rand(4, 6).bfloat16(), torch.rand(4, 6).bfloat16()
+    for fn in (loss, products):
+        compiled = avo_ops.compile(fn)
+        for enabled in (True, True, False, False, True):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+                found, expected = compiled(a, b), fn(a, b)
+                assert found.dtype == expected.dtype == (torch.float32 if enabled else torch.bfloat16)
+                torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
+        assert len(compiled.variants()) == 2
+    # A graph made without it is the same under it, whatever torch's own steps would do there.
+    whole = avo_ops.compile(lambda x: x.float().prod(-1).bfloat16() * 2, example_inputs=(a,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert whole(a).dtype == torch.bfloat16
+        assert whole.verify(a).departure is None
+
+
+def test_the_device_is_a_part_of_the_graph() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.arange(x.shape[-1], device=x.device) * x
+
+    compiled = avo_ops.compile(f)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(compiled(x), f(x))
+    assert compiled(x.to("meta")).device.type == "meta"
+    with FakeTensorMode():
+        one, two = (_kind(torch.empty(3, 4, device=f"cuda:{i}")) for i in range(2))
+    assert one != two
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -398,6 +545,25 @@ def test_what_has_no_kernel_is_said_counted_and_refused_in_strict_mode() -> None
         compiled(torch.randn(4, 5))
 
 
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [(lambda x: x * torch.arange(x.shape[-1], dtype=x.dtype), "it makes a tensor"),
+     (lambda x: (x * 2).view(torch.int32) + 1, "it takes the bits of a tensor for another dtype")],
+)  # fmt: skip
+def test_what_is_left_to_torch_has_a_reason(fn: Any, reason: str) -> None:
+    compiled = avo_ops.compile(fn)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(compiled(x), fn(x))
+    assert next(r for _, r in compiled.variants()[0].composite.reasons) == reason
+
+
+def test_a_mask_of_one_value() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.where(torch.zeros(x.shape[-1]).bool(), x, -x)
+
+    check(f, avo_ops.compile(f), [torch.randn(3, 4)])
+
+
 def test_what_torch_cannot_trace_runs_as_it_is_after_one_warning() -> None:
     def f(x: Tensor) -> Tensor:
         return torch.from_numpy(x.detach().numpy() * 2)
@@ -414,6 +580,81 @@ def test_what_torch_cannot_trace_runs_as_it_is_after_one_warning() -> None:
     assert "torch   the whole function" in compiled.plan()
     with avo_ops.strict(), pytest.raises(RuntimeError, match="strict mode"):
         compiled(x)
+
+
+def test_what_runs_as_it_is_keeps_nothing_of_a_call() -> None:
+    def f(x: Tensor, many: int) -> Any:
+        doubled = torch.from_numpy(x.detach().numpy() * 2)
+        return [doubled] * many if many > 1 else {"y": doubled, "sum": float(x.sum())}
+
+    compiled = avo_ops.compile(f)
+    with pytest.warns(RuntimeWarning, match="runs by plain torch operations"):
+        for many in (1, 2):
+            compiled(torch.ones(3, 4), many)
+        compiled(torch.ones(3, 4), many=1)
+    x = torch.full((3, 4), 2.0)
+    kept = weakref.ref(x)
+    for found in (compiled(x, 1), compiled(x, many=1)):
+        assert found["sum"] == 24
+    assert len(compiled(x, 2)) == 2
+    del found
+    del x
+    assert kept() is None
+
+
+def in_threads(*calls: Callable[[], Any]) -> None:
+    barrier, errors = threading.Barrier(len(calls)), []
+
+    def run(call: Callable[[], Any]) -> None:
+        barrier.wait()
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(c,)) for c in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_threads_make_graphs_of_several_functions() -> None:
+    def make_and_check(i: int) -> None:
+        def f(x: Tensor, w: Tensor) -> Tensor:
+            y = torch.softmax(x * w + i, -1)
+            return y.mean(0) if i % 2 else torch.cumsum(y, 0) - y.amax(-1, keepdim=True)
+
+        compiled = avo_ops.compile(f)
+        x, w = torch.randn(4, 5), torch.randn(5)
+        torch.testing.assert_close(compiled(x, w), f(x, w))
+        assert "test_compile.py" in compiled.plan() or i % 2
+        assert compiled.verify(x, w).lines[0].text == "y = torch.softmax(x * w + i, -1)"
+
+    in_threads(*(functools.partial(make_and_check, i) for i in range(6)))
+
+
+def test_a_call_during_the_warmup_of_another_function_has_its_kernels() -> None:
+    x = torch.randn(3, 4)
+    other = avo_ops.compile(lambda x: x * 7 + 1)
+    with emulate(sms=3):
+        other(x)  # its graph is made, its kernels for the CPU are not
+
+    def f(x: Tensor) -> Tensor:
+        in_threads(lambda: other(x0))
+        return x * 2
+
+    x0 = x
+    compiled = avo_ops.compile(f)
+    compiled._example = (x,)
+    avo_ops.reset_stats()
+    compiled.warmup([((3, 4),)])
+    (name,) = other.variants()[0].operators
+    ran = [k for k in avo_ops.stats() if k.startswith(f"avo_jit::{name}")]
+    assert ran
+    assert all(" / cpu/" in k for k in ran)
 
 
 def test_plan_and_source(scaled: Any) -> None:

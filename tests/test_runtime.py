@@ -1565,6 +1565,9 @@ def resolve(unit, arch, path, size):
         library.avo_forget_failed_kernels()  # hangs if the runtime held its lock
     if unit == b"nowhere":
         return 0
+    if unit == b"frozen":
+        ctypes.memmove(path, b"not now\\0", 8)
+        return -1
     name = (folder + ("/damaged" if unit == b"damaged" else "/cubin")).encode() + b"\\0"
     ctypes.memmove(path, name, len(name))
     return 1
@@ -1626,6 +1629,7 @@ def launches(runtime: Runtime, folder: Path, *calls: str, ptx_version: int = 90)
         "missing": family("flat", {"f32": [variant("missing_f32")]}),
         "broken": family("flat", {"f32": [variant("broken_f32")]}),
         "wide": family("flat", {"f32": [wide]}),
+        "frozen": family("flat", {"f32": [variant("frozen_f32")]}),
         "rare": family(
             "flat", {"f32": [variant("rare_f32")], "f64": [variant("rare_f64", unit="rare__f64")]}
         ),
@@ -1633,7 +1637,7 @@ def launches(runtime: Runtime, folder: Path, *calls: str, ptx_version: int = 90)
     ops = [SCALE, sum_op("sums", "row")]
     ops += [
         one_step_op(f"op_{name}", name)
-        for name in ("nowhere", "damaged", "missing", "broken", "wide", "rare")
+        for name in ("nowhere", "damaged", "missing", "broken", "wide", "rare", "frozen")
     ]
     (folder / "table").write_text(native.table_text({"name": "all", "ops": ops}, families, SPACE))
     (folder / "calls").write_text("\n".join(calls) + "\n")
@@ -1730,6 +1734,14 @@ def test_results_of_another_dtype_come_from_temporaries(runtime: Runtime, fakes:
         f"result 0x7000 dtype {F32}",
         "live 0",
     ]
+
+
+def test_a_unit_that_may_not_be_made_now_fails_the_call_and_is_asked_for_again(
+    runtime: Runtime, fakes: Path
+) -> None:
+    first, again = launches(runtime, fakes, *[f"8 0 {F32} 8 64 64 0"] * 2)
+    assert first[1:] == ["resolve frozen 90", "error not now", "live 0"]
+    assert again == first[1:]
 
 
 def test_families_that_cannot_be_had_fall_to_the_definition(runtime: Runtime, fakes: Path) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import linecache
-import operator
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-import torch.fx.traceback as fx_traceback
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-from torch.func import functionalize
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -23,9 +20,22 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 from torch.overrides import TorchFunctionMode
+from torch.utils._sympy.printers import PythonPrinter
 
 from .ir import Source
-from .trace import TraceError, calling_line, decompositions, innermost
+from .trace import (
+    DATA_DEPENDENT,
+    RecordLines,
+    TraceError,
+    aten_name,
+    calling_line,
+    decompositions_before_gradients,
+    graph_of,
+    in_words,
+    innermost,
+    is_harmless,
+    source_of,
+)
 
 # Work for other libraries, whose cost a fused kernel around it does not change; by torch function and by ATen operation.
 _PRODUCT = "a matrix product has no place in these kernels: call it outside, and compile what comes before and after it"
@@ -42,15 +52,7 @@ _REFUSED = {
         ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"), _CONVOLUTION
     ),
 }  # fmt: skip
-# Pointwise functions whose derivative at a kink is not that of their decomposition.
-_KEPT = {
-    "hardtanh", "hardsigmoid", "hardswish", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "threshold",
-    "hardshrink", "softshrink",
-}  # fmt: skip
 _CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16", "_to_copy"}
-
-
-_DATA_DEPENDENT = GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException
 
 
 class UntraceableError(TraceError):
@@ -59,7 +61,7 @@ class UntraceableError(TraceError):
 
 @dataclass(frozen=True)
 class Condition:
-    """What the sizes of a call must satisfy: the size of a dim, or any relation, in the symbols bound before it."""
+    """What the sizes of a call must satisfy: the size of a dim, or any relation, in the symbols that others bind."""
 
     expression: Any
     symbol: Any = None  # bound to the size of ``dim`` where this is the first use
@@ -81,54 +83,45 @@ class Captured:
     def graph(self) -> torch.fx.Graph:
         return self.module.graph
 
+    @cached_property
+    def _dims(self) -> dict[Any, tuple[int, int]]:
+        return {c.symbol: c.dim for c in self.conditions if c.symbol is not None and c.dim is not None}
+
+    def from_sizes(self, expression: Any) -> tuple[Callable[..., Any], tuple[tuple[int, int], ...]]:
+        """An expression as a function, and the (tensor, dim) whose sizes it takes."""
+        symbols = sorted(expression.free_symbols, key=str)
+        return compiled(expression, symbols), tuple(self._dims[s] for s in symbols)
+
+    @cached_property
+    def _checks(self) -> list[Any]:
+        return [(*self.from_sizes(c.expression), c.dim) for c in self.conditions if c.symbol is None]
+
     def holds(self, shapes: Sequence[Sequence[int]]) -> bool:
         """Whether the graph is right for tensors of these shapes, whose ranks and sizes of 1 are those of the example."""
-        values: dict[Any, Any] = {}
-        for c in self.conditions:
-            size = None if c.dim is None else shapes[c.dim[0]][c.dim[1]]
-            if c.symbol is not None:
-                values[c.symbol] = size
-                continue
-            symbols = [s for s in values if s in c.expression.free_symbols]
-            found = compiled(c.expression, symbols)(*(values[s] for s in symbols))
-            if not (found == size if c.dim is not None else found):
+        for function, places, dim in self._checks:
+            found = function(*[shapes[t][d] for t, d in places])
+            if not (found if dim is None else found == shapes[dim[0]][dim[1]]):
                 return False
         return True
 
     def conditions_in_words(self, names: Sequence[str]) -> list[str]:
         """The conditions as text, with ``x.shape[0]`` for the sizes."""
-        words: dict[Any, str] = {}
+        words: dict[str, str] = {}
         out = []
         for c in self.conditions:
             at = "" if c.dim is None else f"{names[c.dim[0]]}.shape[{c.dim[1]}]"
             if c.symbol is not None:
-                words[c.symbol] = at
+                words[str(c.symbol)] = at
                 continue
-            text = str(c.expression)
-            for symbol, word in words.items():
-                text = text.replace(str(symbol), word)
+            text = in_words(str(c.expression), words)
             out.append(f"{at} == {text}" if at else text)
         return out
 
 
-@lru_cache(maxsize=1)
-def _of_graphs() -> dict[Any, Any]:
-    """Decompositions but for functions that the trace of a region takes apart, after it has differentiated them."""
-    return {
-        op: f for op, f in decompositions().items() if not is_kept_whole(op.name().removeprefix("aten::"))
-    }
-
-
-def is_kept_whole(name: str) -> bool:
-    """Whether this ATen operation ("elu") stays as it is in a captured graph."""
-    return name in _KEPT
-
-
 def compiled(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
     """A function of the sizes, also of symbolic ones, on which it leaves guards."""
-    functions = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
-                 "Max": max, "Min": min}  # fmt: skip
-    found: Callable[..., Any] = sympy.lambdify(list(symbols), expression, modules=[functions, "math"])
+    text = f"lambda {', '.join(map(str, symbols))}: {PythonPrinter().doprint(expression)}"
+    found: Callable[..., Any] = eval(text, {"math": math, "torch": torch})
     return found
 
 
@@ -155,19 +148,13 @@ def line_text(source: Source | str | None) -> str:
     return f"{source}" + (f"\n      {text}" if text else "")
 
 
-class _Annotate(TorchFunctionMode):
+class _Annotate(RecordLines):
     """Annotates each node with the author's line, casts that the author wrote, and where gradients end."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        source = calling_line()
+    def note(self, func: Any) -> dict[str, Any]:
         name = getattr(func, "__name__", "")
-        note = {
-            "source": (source.file, source.line),
-            "cast": name in _CASTS,
-            "detached": name == "detach" or not torch.is_grad_enabled(),
-        }
-        with fx_traceback.annotate(note):
-            return func(*args, **(kwargs or {}))
+        detached = name == "detach" or not torch.is_grad_enabled()
+        return {**super().note(func), "cast": name in _CASTS, "detached": detached}
 
 
 class _Watch(TorchFunctionMode):
@@ -228,17 +215,18 @@ def capture(
         if watch.problems:
             raise TraceError()
         try:
-            module = _graph_of(call, mode, fakes, _of_graphs())
+            module = graph_of(call, mode, fakes, decompositions_before_gradients())
         except (
             RuntimeError
         ):  # a decomposition of torch's fails for these dtypes: its function then stays whole
-            module = _graph_of(call, mode, fakes, {})
+            module = graph_of(call, mode, fakes, {})
     except Exception as error:
         problems = [*watch.problems, *([] if str(error) == "" else [_reason(error)])]
-        known = isinstance(error, TraceError | _DATA_DEPENDENT) or watch.problems
+        known = isinstance(error, (TraceError, *DATA_DEPENDENT)) or watch.problems
         raise (TraceError if known else UntraceableError)("\n  ".join(dict.fromkeys(problems))) from error
     _refuse_nodes(module.graph)
     _without_mutations(module.graph)
+    _for_any_strides(module.graph)
     module.graph.eliminate_dead_code()
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node in placeholders[len(tensors) :]:
@@ -257,36 +245,16 @@ def capture(
                 conditions.append(Condition(expression, None, (i, d)))
     for guard in env.guards:
         expression = env.simplify(guard.expr)
-        if expression != sympy.true and not _says_not_empty(expression):
+        if expression != sympy.true and not is_harmless(expression):
             conditions.append(Condition(expression))
-    return Captured(module, tuple(dict.fromkeys(conditions)))
-
-
-def _graph_of(
-    call: Callable[..., Any], mode: FakeTensorMode, fakes: Sequence[torch.Tensor], table: dict[Any, Any]
-) -> torch.fx.GraphModule:
-    with mode, fx_traceback.preserve_node_meta():
-        # Mutations of temporaries become functions.
-        traced = make_fx(
-            functionalize(call, remove="mutations"), tracing_mode="real", decomposition_table=table
-        )
-        return traced(*fakes)
-
-
-def _says_not_empty(expression: Any) -> bool:
-    """Whether a guard only says that a size is neither 0 nor 1, which the sizes of 1 of a call say already."""
-    if not getattr(expression, "is_Relational", False):
-        return False
-    symbol, bound = expression.lhs, expression.rhs
-    if not (symbol.is_Symbol and bound.is_number):
-        return False
-    return bool({"!=": bound in (0, 1), ">=": bound <= 2, ">": bound <= 1}.get(expression.rel_op, False))
+    # What is bound first: a size may follow from those of later arguments.
+    return Captured(module, tuple(sorted(dict.fromkeys(conditions), key=lambda c: c.symbol is None)))
 
 
 def _refuse_nodes(graph: torch.fx.Graph) -> None:
     problems = []
     for node in graph.nodes:
-        name = str(node.target).removeprefix("aten.").split(".")[0]
+        name = aten_name(node)
         if name in _REFUSED:  # by a function of torch that calls it
             problems.append(f"{line_text(source_of(node))}\n    {_REFUSED[name]}")
     if problems:
@@ -310,10 +278,11 @@ def _without_mutations(graph: torch.fx.Graph) -> None:
                 user.replace_input_with(mutated, node)
 
 
-def source_of(node: torch.fx.Node) -> Source | None:
-    """The author's line that made this node."""
-    recorded = (node.meta.get("custom") or {}).get("source")
-    return Source(*recorded) if recorded else None
+def _for_any_strides(graph: torch.fx.Graph) -> None:
+    """Views that depend on the strides, which are not always those of the example, by what copies where it must."""
+    for node in graph.nodes:
+        if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+            node.target = torch.ops.aten.reshape.default
 
 
 def _reason(error: Exception) -> str:

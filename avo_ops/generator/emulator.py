@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 from .. import plan_file
 from . import gcc
-from .build import CSRC, family_source, generated_folder, headers_digest
+from .build import family_source, generated_folder
 
 # -Og: fifteen kernels of LayerNorm's backward compile in 1.7 s under the sanitizers (-O1: 3.2 s, and -O0 runs slower).
 FLAGS = (
@@ -40,9 +38,8 @@ def family_unit(family: str) -> str:
 
 
 def inputs(text: str, *, sanitized: bool) -> list[bytes]:
-    """All that decides the library of a unit: source, headers, flags, compiler."""
-    headers = [path.read_bytes() for path in sorted((CSRC / "emulator").glob("*.h"))]
-    return [*(p.encode() for p in (text, headers_digest(), *_flags(sanitized), gcc.version())), *headers]
+    """All that decides the library of a unit."""
+    return gcc.inputs(text, _flags(sanitized), "emulator")
 
 
 def compile_unit(name: str, text: str, *, sanitized: bool) -> bytes:
@@ -51,14 +48,9 @@ def compile_unit(name: str, text: str, *, sanitized: bool) -> bytes:
     Raises:
         CompilerError: no compiler, or it refused the source.
     """
-    with tempfile.TemporaryDirectory(prefix="avo_ops-") as folder:
-        Path(folder, f"{name}.cu").write_text(text)
-        flags = [*_flags(sanitized), f"-ffile-prefix-map={folder}=.", f"-ffile-prefix-map={CSRC}/="]
-        source = ["-x", "c++", f"-I{CSRC}", "-include", "emulator/cuda.h", "-c", f"{name}.cu", "-o", "unit.o"]
-        ccache = shutil.which("ccache")
-        gcc.run([*([ccache] if ccache else []), *gcc.command(), *flags, *source], folder)
-        gcc.run([*gcc.command(), *flags, "-shared", "-Wl,-Bsymbolic", "unit.o", "-o", "unit.so"], folder)
-        return Path(folder, "unit.so").read_bytes()
+    flags = _flags(sanitized)
+    compile_flags = [*flags, "-x", "c++", "-include", "emulator/cuda.h"]
+    return gcc.library({f"{name}.cu": text}, compile_flags, [*flags, "-Wl,-Bsymbolic"])
 
 
 def _flags(sanitized: bool) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,14 +27,18 @@ def command() -> list[str]:
     return shlex.split(os.environ.get("CXX", "g++"))
 
 
-@lru_cache(maxsize=1)
 def version() -> str:
-    """What tells this compiler from another.
+    """What tells this compiler from another: its command, of which flags may be a part, and what it says of itself.
 
     Raises:
         CompilerError: there is none.
     """
-    return run([*command(), "--version"], ".")
+    return _version(tuple(command()))
+
+
+@lru_cache
+def _version(line: tuple[str, ...]) -> str:
+    return "\n".join([*line, run([*line, "--version"], ".")])
 
 
 def run(line: Sequence[str], folder: str) -> str:
@@ -61,10 +65,32 @@ def _flags(isa: str) -> list[str]:
     return [*CPU_FLAGS, f"-march={_MARCH[isa]}", f"-DAVO_ISA_NAMESPACE=avo_{isa}", f"-DAVO_ISA_SUFFIX={isa}"]
 
 
+def inputs(text: str, flags: Sequence[str], headers: str) -> list[bytes]:
+    """All that decides the library of a source: it, the headers of that folder of csrc and of device code, flags, compiler."""
+    own = [path.read_bytes() for path in sorted((CSRC / headers).glob("*.h"))]
+    return [*(p.encode() for p in (text, headers_digest(), *flags, version())), *own]
+
+
+def library(files: Mapping[str, str], compile_flags: Sequence[str], link_flags: Sequence[str]) -> bytes:
+    """The shared library of the first of some files, in whose folder the compiler runs.
+
+    Raises:
+        CompilerError: no compiler, or it refused the source.
+    """
+    with tempfile.TemporaryDirectory(prefix="avo_ops-") as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text)
+        places = [f"-I{CSRC}", f"-ffile-prefix-map={folder}=.", f"-ffile-prefix-map={CSRC}/="]
+        ccache = shutil.which("ccache")
+        first = [*([ccache] if ccache else []), *command(), *compile_flags, *places]
+        run([*first, "-c", next(iter(files)), "-o", "unit.o"], folder)
+        run([*command(), "unit.o", "-shared", *link_flags, "-o", "unit.so"], folder)
+        return Path(folder, "unit.so").read_bytes()
+
+
 def cpu_inputs(text: str, isa: str) -> list[bytes]:
-    """All that decides the library of a unit of CPU kernels: source, headers, flags, compiler."""
-    headers = [path.read_bytes() for path in sorted((CSRC / "cpu").glob("*.h"))]
-    return [*(p.encode() for p in (text, headers_digest(), *_flags(isa), version())), *headers]
+    """All that decides the library of a unit of CPU kernels."""
+    return inputs(text, _flags(isa), "cpu")
 
 
 def compile_cpu(text: str, isa: str) -> bytes:
@@ -73,24 +99,6 @@ def compile_cpu(text: str, isa: str) -> bytes:
     Raises:
         CompilerError: no compiler, or it refused the source.
     """
-    with tempfile.TemporaryDirectory(prefix="avo_ops-") as folder:
-        Path(folder, "unit.cpp").write_text(text)
-        exports = f"{{ global: avo_cpu_kernels_{isa}; avo_cpu_finish_{isa}; local: *; }};\n"
-        Path(folder, "unit.map").write_text(exports)
-        ccache = shutil.which("ccache")
-        link = ["-shared", "-Wl,--version-script=unit.map", "-o", "unit.so"]
-        run(
-            [
-                *([ccache] if ccache else []),
-                *command(),
-                *_flags(isa),
-                f"-I{CSRC}",
-                "-c",
-                "unit.cpp",
-                "-o",
-                "unit.o",
-            ],
-            folder,
-        )
-        run([*command(), "unit.o", *link], folder)
-        return Path(folder, "unit.so").read_bytes()
+    exports = f"{{ global: avo_cpu_kernels_{isa}; avo_cpu_finish_{isa}; local: *; }};\n"
+    files = {"unit.cpp": text, "unit.map": exports}
+    return library(files, _flags(isa), ["-Wl,--version-script=unit.map"])

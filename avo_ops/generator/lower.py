@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 
 from .ir import MASK_OPERANDS, Builder, Graph, Node, Source, Span, is_const
-from .trace import Traced, TraceError, dim_of
+from .trace import Traced, TraceError, aten_name, dim_of, source_of
 
 Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
 
@@ -37,7 +37,7 @@ _ON_SIZES: dict[Any, str] = {
 }  # fmt: skip
 
 # Keyword arguments that say nothing about the values.
-_IGNORED = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"}
+IGNORED = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"}
 
 # A way out, where there is one to be named.
 _WAYS_OUT = {
@@ -125,13 +125,7 @@ class _Lowering:
         return [spans[d] for d in chosen if spans[d]]
 
     def lower(self, node: torch.fx.Node) -> Any:
-        name = (
-            str(node.target)
-            .removeprefix("aten.")
-            .removeprefix("prims.")
-            .removeprefix("avo_random.")
-            .split(".")[0]
-        )
+        name = aten_name(node)
         args = list(node.args)
         if node.target in _ON_SIZES:
             return self.builder.make(_ON_SIZES[node.target], *(self.operand(a) for a in args))
@@ -148,7 +142,7 @@ class _Lowering:
         if handler is not None:
             result = handler(self, node, args)
         elif name in _POINTWISE:
-            unknown = [k for k in node.kwargs if k not in _IGNORED]
+            unknown = [k for k in node.kwargs if k not in IGNORED]
             if unknown:
                 raise _Unsupported(
                     f"{node.target} with {unknown[0]}={node.kwargs[unknown[0]]!r} is not supported"
@@ -276,13 +270,18 @@ def _uniform(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     return low.builder.make("uniform", seed, column)
 
 
-def _fill(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
-    name = str(node.target)
+def fill_value(node: torch.fx.Node) -> Any:
+    """What every element of a tensor is that :func:`is_fill` makes: a number or a node."""
+    name = aten_name(node)
     if "zeros" in name or "empty" in name:
-        return low.builder.const(0.0)
+        return 0.0
     if "ones" in name:
-        return low.builder.const(1.0)
-    return low.operand(args[0] if "scalar_tensor" in name else args[2] if "new_full" in name else args[1])
+        return 1.0
+    return node.args[0 if name == "scalar_tensor" else 2 if name == "new_full" else 1]
+
+
+def _fill(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return low.operand(fill_value(node))
 
 
 def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
@@ -380,12 +379,6 @@ def lower(traced: Traced, builder: Builder) -> Graph:
     if problems:
         raise TraceError("this function cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
     return Graph({name: low.operand(out) for name, out in zip(names, outputs, strict=True)})
-
-
-def source_of(node: torch.fx.Node) -> Source | None:
-    """The author's line that made this node, if it was recorded."""
-    recorded = (node.meta.get("custom") or {}).get("source")
-    return Source(*recorded) if recorded else None
 
 
 def _last_on_line(graph: torch.fx.Graph) -> dict[Source | None, torch.fx.Node]:

@@ -20,10 +20,10 @@ import sympy  # type: ignore[import-untyped]
 import torch
 
 from ..definitions.record import FLAT, LAST, OpDef, trailing
-from .capture import Captured, is_kept_whole, source_of
+from .capture import Captured
 from .ir import Source
-from .lower import has_handler, is_fill, is_view
-from .trace import at_line
+from .lower import IGNORED, fill_value, has_handler, is_fill, is_view
+from .trace import at_line, aten_name, is_kept_whole, source_of
 
 FxNode = torch.fx.Node
 Axes = tuple[int | None, ...]
@@ -31,10 +31,6 @@ Axes = tuple[int | None, ...]
 
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-
-
-def _name(node: FxNode) -> str:
-    return str(node.target).removeprefix("aten.").split(".")[0]
 
 
 def _value(node: FxNode) -> Any:
@@ -51,7 +47,7 @@ def _shares_memory(node: FxNode) -> bool:
         return True
     schema = getattr(node.target, "_schema", None)
     aliases = schema is not None and any(r.alias_info and not r.alias_info.is_write for r in schema.returns)
-    return aliases and not is_view(_name(node))
+    return aliases and not is_view(aten_name(node))
 
 
 def _is_one(size: Any) -> bool:
@@ -193,38 +189,35 @@ class _Partition:
         """The one value that all elements of a tensor made inside have."""
         if node.op == "get_attr":
             tensor = getattr(self.captured.module, str(node.target))
-            lifted = all(_name(u) == "lift_fresh_copy" for u in node.users)
+            lifted = all(aten_name(u) == "lift_fresh_copy" for u in node.users)
             return float(tensor) if lifted and tensor.numel() == 1 and tensor.dtype in _FLOATS else None
         value = _value(node)
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dtype not in _FLOATS:
             return None
         tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
-        name = _name(node)
+        name = aten_name(node)
         if is_fill(name):
-            args = [a for a in node.args if isinstance(a, int | float) and not isinstance(a, bool)]
-            if "zeros" in name or "empty" in name:
-                return 0.0
-            if "ones" in name:
-                return 1.0
-            if name in ("full", "full_like", "scalar_tensor", "new_full") and args:
-                return float(args[-1])
-            return None
+            number = fill_value(node)
+            return float(number) if isinstance(number, int | float) else None
         if tensors and all(a in self.constants for a in tensors):
             if is_view(name) or name in ("_to_copy", "lift_fresh_copy"):
                 return self.constants[tensors[0]]
             if has_handler(name) and not _reduces(node) and not value.shape:
                 known = {a: torch.tensor(self.constants[a], dtype=torch.float64) for a in tensors}
-                args, kwargs = _mapped(node.args, known.get), _mapped(node.kwargs, known.get)
+                given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known.get(n, n))
+                args, kwargs = cast(Any, given)
                 return float(node.target(*args, **kwargs))  # type: ignore[operator]
         return None
 
     def _not_in_a_kernel(self, node: FxNode) -> str | None:
-        value, name = _value(node), _name(node)
+        value, name = _value(node), aten_name(node)
         if not isinstance(value, torch.Tensor) or node.op == "get_attr" or _shares_memory(node):
             return ""
         if node in self.apart:
             return self.apart[node]
         if is_view(name) and name != "clone":
+            if node.target is torch.ops.aten.view.dtype:
+                return "it takes the bits of a tensor for another dtype"
             return None if any(a in self.group for a in node.all_input_nodes) else ""
         if value.dtype not in (*_FLOATS, torch.bool):
             return (
@@ -235,9 +228,10 @@ class _Partition:
             reduction and name not in _REDUCTIONS
         ):
             return f"{node.target} has no place in a kernel yet"
-        if is_fill(name):
+        tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
+        if is_fill(name) or not tensors:
             return "it makes a tensor"
-        inputs = [a for a in node.all_input_nodes if _is_tensor(a) and a not in self.constants]
+        inputs = [a for a in tensors if a not in self.constants]
         if (
             name == "_to_copy"
             and value.dtype == torch.float64
@@ -245,7 +239,7 @@ class _Partition:
             and _value(inputs[0]).dtype != torch.float64
         ):
             return "the math after it is in float64"
-        if name == "_to_copy" and _value(inputs[0]).device != value.device:
+        if name == "_to_copy" and inputs and _value(inputs[0]).device != value.device:
             return "it moves a tensor to another device"
         if any(_value(a).is_complex() for a in inputs):
             return "it is complex"
@@ -277,7 +271,7 @@ class _Partition:
             if join is not None and self._acyclic(region, inputs) and self._keeps_sealed(region, node, join):
                 self._add(region, node, join)
                 return True
-        if is_view(_name(node)) and _name(node) != "clone":
+        if is_view(aten_name(node)) and aten_name(node) != "clone":
             return False
         region = _Region(len(self.regions))
         join = self._join(region, node, inputs)
@@ -296,7 +290,7 @@ class _Partition:
         self.group[node] = region
 
     def _join(self, region: _Region, node: FxNode, inputs: Sequence[FxNode]) -> _Join | None:
-        name = _name(node)
+        name = aten_name(node)
         if is_view(name) and name != "clone":
             source = inputs[0]
             axes = _view(node, source, region.axes[source]) if source in region.members else None
@@ -406,9 +400,9 @@ def _is_whole(axes: set[int], space: set[int], reduced: frozenset[int] | None) -
 
 def _reduces(node: FxNode) -> bool:
     schema = getattr(node.target, "_schema", None)
-    if schema is None or is_view(_name(node)):
+    if schema is None or is_view(aten_name(node)):
         return False
-    return _name(node) in _REDUCTIONS or any(a.name == "dim" for a in schema.arguments)
+    return aten_name(node) in _REDUCTIONS or any(a.name == "dim" for a in schema.arguments)
 
 
 def _dims(node: FxNode, rank: int) -> tuple[int, ...]:
@@ -421,7 +415,7 @@ def _dims(node: FxNode, rank: int) -> tuple[int, ...]:
 
 def _view(node: FxNode, source: FxNode, axes: Axes) -> Axes | None:
     """The axes of a view that only inserts, removes, repeats or permutes dims; None for any other."""
-    before, after, name = _shape(source), _shape(node), _name(node)
+    before, after, name = _shape(source), _shape(node), aten_name(node)
     if name in ("permute", "transpose", "t"):
         rank, args = len(before), [cast(Any, a) for a in node.args]
         if name == "permute":
@@ -443,10 +437,6 @@ def _view(node: FxNode, source: FxNode, axes: Axes) -> Axes | None:
 
 def _expression(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-
-
-def _mapped(value: Any, change: Callable[[FxNode], Any]) -> Any:
-    return torch.fx.node.map_arg(value, lambda n: n if change(n) is None else change(n))
 
 
 # ---- from regions to steps ----
@@ -479,7 +469,7 @@ def _split_full_reductions(captured: Captured) -> None:
     for node in list(graph.nodes):
         if (
             node.op != "call_function"
-            or _name(node) not in ("sum", "mean", "amax", "amin")
+            or aten_name(node) not in ("sum", "mean", "amax", "amin")
             or not _is_tensor(node)
         ):
             continue
@@ -489,8 +479,8 @@ def _split_full_reductions(captured: Captured) -> None:
         wide = [d for d, s in enumerate(shape) if not _is_one(s)]
         if len(wide) < 2 or not set(wide) <= set(dims) or _value(source).dtype not in _FLOATS:
             continue
-        overload = {"sum": "dim_IntList", "mean": "dim"}.get(_name(node), "default")
-        target = getattr(getattr(torch.ops.aten, _name(node)), overload)
+        overload = {"sum": "dim_IntList", "mean": "dim"}.get(aten_name(node), "default")
+        target = getattr(getattr(torch.ops.aten, aten_name(node)), overload)
         keep = len(_shape(node)) == len(shape)
         with graph.inserting_before(node):
             first = graph.call_function(target, (source, [wide[-1]], True))
@@ -510,7 +500,9 @@ def _outside_uses(found: _Partition, region: _Region) -> list[FxNode]:
 
 def _root(region: _Region, node: FxNode) -> FxNode:
     """The member of which this one is a view."""
-    while is_view(_name(node)) and _name(node) != "clone" and node.all_input_nodes[0] in region.members:
+    while (
+        is_view(aten_name(node)) and aten_name(node) != "clone" and node.all_input_nodes[0] in region.members
+    ):
         node = node.all_input_nodes[0]
     return node
 
@@ -745,9 +737,8 @@ class _RegionBuilder:
             span = "MN" if not self.columns or _varies(region.axes[root]) & self.columns else "M"
             if not self.rows and _varies(region.axes[root]) != self.space:
                 span = "M"
-            declared, cast = self._result_dtype(root, nodes, program)
-            dtypes[name] = declared
-            views = tuple((n, self._result_view(n, span, cast)) for n in nodes)
+            dtypes[name], narrow = self._result_dtype(root, nodes, program)
+            views = tuple((n, self._result_view(n, span, narrow)) for n in nodes)
             results.append(Result(name, span, views))
         return tuple(results), dtypes, list(by_root)
 
@@ -870,12 +861,12 @@ class _Program:
             name = self.numbers[node] = self.builder._fresh(
                 node.name if node.op == "placeholder" else f"s{len(self.numbers)}"
             )
-        return name_of_scalar(name)
+        return _Scalar(name)
 
     def _line(self, node: FxNode) -> _Line:
         args = torch.fx.node.map_arg(node.args, self._argument)
         kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
-        source, name = source_of(node), _name(node)
+        source, name = source_of(node), aten_name(node)
         detached = bool(_note(node, "detached"))
         value = _value(node)
         if is_view(name):
@@ -895,11 +886,7 @@ class _Program:
         if _reduces(node):
             whole = not _dims_reduced(self.builder.region, node)
             return _Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
-        kwargs = {
-            k: v
-            for k, v in kwargs.items()
-            if k not in ("dtype", "layout", "device", "pin_memory", "memory_format")
-        }
+        kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED}
         return _Line("call", node.target, args, kwargs, source, detached)
 
     def definition(self, roots: Sequence[FxNode], listed: int) -> Callable[..., Any]:
@@ -927,7 +914,7 @@ class _Program:
 
 
 @dataclass(frozen=True)
-class name_of_scalar:
+class _Scalar:
     """A float argument, or a size, in the arguments of a line."""
 
     name: str
@@ -951,7 +938,7 @@ def _run_line(
             return values[a.index]
         if isinstance(a, _Number):
             return _as_tensor(a.value, like)
-        if isinstance(a, name_of_scalar):
+        if isinstance(a, _Scalar):
             return numbers[a.name]
         return [get(x) for x in a] if isinstance(a, list | tuple) else a
 

@@ -6,8 +6,9 @@ import contextlib
 import contextvars
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -32,6 +33,9 @@ from .ir import Source, Span
 
 # Distinct primes: rows and columns can never be taken for each other, nor for a product or a quotient of them.
 _ROWS, _COLS = 61, 127
+
+
+DATA_DEPENDENT = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
 
 
 class TraceError(ValueError):
@@ -64,13 +68,31 @@ class Traced:
     problems: tuple[str, ...] = ()
 
 
-class _RecordLines(TorchFunctionMode):
+class RecordLines(TorchFunctionMode):
     """Annotates each node with the innermost frame outside torch."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def note(self, func: Any) -> dict[str, Any]:
+        """What is said of the nodes that a function of torch makes."""
         source = calling_line()
-        with fx_traceback.annotate({"source": (source.file, source.line)}):
+        return {"source": (source.file, source.line)}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with fx_traceback.annotate(self.note(func)):
             return func(*args, **(kwargs or {}))
+
+
+def source_of(node: torch.fx.Node) -> Source | None:
+    """The author's line that made this node, if it was recorded."""
+    recorded = (node.meta.get("custom") or {}).get("source")
+    return Source(*recorded) if recorded else None
+
+
+def aten_name(node: torch.fx.Node) -> str:
+    """ "add" of aten.add.Tensor."""
+    name = str(node.target)
+    for namespace in ("aten.", "prims.", "avo_random."):
+        name = name.removeprefix(namespace)
+    return name.split(".")[0]
 
 
 class _Watch(TorchFunctionMode):
@@ -191,7 +213,7 @@ def trace(
 
         def results_of(*leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
             merged = {**by_name, **dict(zip(wanted, leaves, strict=True))}
-            with _RecordLines():
+            with RecordLines():
                 tensors = [*(merged[o.name] for o in operands), *plain[len(operands) :]]
                 outs = tuple(_call(function, operands, scalars, cols, tensors))
             setup_stacktrace_preservation_hooks([o.grad_fn for o in outs if o.grad_fn is not None])
@@ -202,7 +224,7 @@ def trace(
             return results_of(*leaves)
         if gradient is not None:
             outs = results_of(*leaves)
-            with _RecordLines():
+            with RecordLines():
                 arguments = {**by_name, **dict(zip(scalars, plain[len(operands) :], strict=True))}
                 stated = gradient(
                     dict(zip(grads, incoming, strict=True)), arguments, dict(zip(results, outs, strict=True))
@@ -219,16 +241,11 @@ def trace(
         return (*outs, *pull_back(incoming))
 
     try:
-        with mode, fx_traceback.preserve_node_meta():
-            module = make_fx(
-                functionalize(joint, remove="mutations"),
-                tracing_mode="real",
-                decomposition_table=decompositions(),
-            )(*inputs)
+        module = graph_of(joint, mode, inputs, decompositions())
     except Exception as error:
         raise _refusal(error, rows, cols) from error
     for i, guard in enumerate(env.guards):
-        if not _harmless(guard.expr):
+        if not is_harmless(guard.expr):
             problems.append(
                 f"{watch.line_of_guard.get(i) or _line_of_guard(guard)}: a decision depends on the sizes of the arguments "
                 f"({_in_words(str(guard.expr), rows, cols)}); one kernel must serve every size"
@@ -242,6 +259,18 @@ def trace(
         cols,
         tuple(dict.fromkeys(problems)),
     )
+
+
+def graph_of(
+    function: Callable[..., Any],
+    mode: FakeTensorMode,
+    inputs: Sequence[torch.Tensor],
+    table: Mapping[Any, Callable[..., Any]],
+) -> torch.fx.GraphModule:
+    """The ATen graph of a function of fake tensors. Mutations of temporaries become functions."""
+    with mode, fx_traceback.preserve_node_meta():
+        functional = functionalize(function, remove="mutations")
+        return make_fx(functional, tracing_mode="real", decomposition_table=dict(table))(*inputs)
 
 
 def _call(
@@ -327,6 +356,26 @@ def decompositions() -> dict[Any, Any]:
     return {**core_aten_decompositions(), **get_decompositions(kept), **own}
 
 
+# Pointwise functions whose derivative at a kink is not that of their decomposition.
+_KEPT_WHOLE = {
+    "hardtanh", "hardsigmoid", "hardswish", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "threshold",
+    "hardshrink", "softshrink",
+}  # fmt: skip
+
+
+def is_kept_whole(name: str) -> bool:
+    """Whether this ATen operation ("elu") is decomposed only after it has been differentiated."""
+    return name in _KEPT_WHOLE
+
+
+@lru_cache(maxsize=1)
+def decompositions_before_gradients() -> dict[Any, Any]:
+    """Decompositions for a graph of which parts are differentiated later."""
+    return {
+        op: f for op, f in decompositions().items() if not is_kept_whole(op.name().removeprefix("aten::"))
+    }
+
+
 def _var_mean(
     x: torch.Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -355,7 +404,7 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     return x * torch.sigmoid(2.0 * math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x))
 
 
-def _harmless(expression: Any) -> bool:
+def is_harmless(expression: Any) -> bool:
     """Guards that only say that a size is neither 0 nor 1 hold for every launch (empty calls launch nothing)."""
     if not getattr(expression, "is_Relational", False) or not (
         expression.lhs.is_Symbol and expression.rhs.is_number
@@ -367,7 +416,12 @@ def _harmless(expression: Any) -> bool:
 
 def _in_words(text: str, rows: Any, cols: Any) -> str:
     """torch's text with M and N for the symbols of the sizes."""
-    return text.replace(str(rows.node.expr), "M").replace(str(cols.node.expr), "N")
+    return in_words(text, {str(rows.node.expr): "M", str(cols.node.expr): "N"})
+
+
+def in_words(text: str, words: Mapping[str, str]) -> str:
+    """The text of an expression with other words for its symbols."""
+    return re.sub(r"\w+", lambda found: words.get(found[0], found[0]), text)
 
 
 _NOT_AUTHORS = (
@@ -425,9 +479,7 @@ def _refusal(error: Exception, rows: Any, cols: Any) -> TraceError:
         return error
     text = _in_words((str(error) or type(error).__name__).splitlines()[0], rows, cols)
     reason = f"{type(error).__name__}: {text}"
-    if isinstance(
-        error, GuardOnDataDependentSymNode | DataDependentOutputException | DynamicOutputShapeException
-    ):
+    if isinstance(error, DATA_DEPENDENT):
         reason = (
             "a Python value, a decision or a shape depends on the values of a tensor; "
             "keep it a tensor and use torch.where instead of if"

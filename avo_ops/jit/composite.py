@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..registry import direct_call, note_definition
+from ..registry.dynamic import NAMESPACE
 
 if TYPE_CHECKING:
     from ..generator.capture import Captured
     from ..generator.partition import RegionStep, Step, TorchStep, View
 
 Tensor = torch.Tensor
+_is_autocasting = torch._C._is_any_autocast_enabled
 Run = Callable[[list[Any]], None]
 """Reads and writes the slots of a call."""
 
@@ -35,12 +37,11 @@ class Composite:
         self._placeholders = [n for n in nodes if n.op == "placeholder"]
         (output,) = (n for n in nodes if n.op == "output")
         self._outputs = list(output.args[0])
-        self._size = _Sizes(captured, self._slot)
         self.reasons = [
             (s.node, s.reason) for s in steps if not isinstance(s, RegionStep) and s.reason
         ]  # fmt: skip
         self._runs = [self._region(s) if isinstance(s, RegionStep) else self._torch(s) for s in steps]
-        self._names = [f"avo_jit::{title}", "; ".join(f"{n.target}: {r}" for n, r in self.reasons)]
+        self._names = [f"{NAMESPACE}::{title}", "; ".join(f"{n.target}: {r}" for n, r in self.reasons)]
         self.direct = self._direct()
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
@@ -48,8 +49,13 @@ class Composite:
             note_definition(*self._names)
         env: list[Any] = [None] * len(self._slot)
         env[: len(leaves)] = leaves
-        for run in self._runs:
-            run(env)
+        if _is_autocasting():
+            with torch._C._DisableAutocast():  # the graph has the casts
+                for run in self._runs:
+                    run(env)
+        else:
+            for run in self._runs:
+                run(env)
         return [env[self._slot[o]] if isinstance(o, torch.fx.Node) else o for o in self._outputs]
 
     def result_nodes(self) -> list[Any]:
@@ -60,17 +66,38 @@ class Composite:
         """The dtypes of the results, in order."""
         return [o.meta["val"].dtype for o in self._outputs]
 
+    def value_of(self, result: Any) -> Callable[[Sequence[Any]], Any]:
+        """What gives a result of the trace that is no tensor, from the tensors and floats of a call."""
+        if isinstance(result, torch.Size):
+            sizes = [self._size(s) for s in result]
+            return lambda leaves: torch.Size([s(leaves) for s in sizes])
+        if isinstance(result, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return self._size(result)
+        return lambda leaves: result
+
+    def _size(self, size: Any) -> Callable[[Sequence[Any]], Any]:
+        """A size, or what was computed from sizes, from the tensors of a call or its slots, which begin with them."""
+        expression = size.node.expr if hasattr(size, "node") else size
+        if isinstance(expression, int) or expression.is_Integer:
+            number = int(expression)
+            return lambda env: number
+        function, places = self.captured.from_sizes(expression)
+        if expression.is_Symbol:
+            ((tensor, dim),) = places
+            return lambda env: env[tensor].shape[dim]
+        return lambda env: function(*[env[t].shape[d] for t, d in places])
+
     # ---- steps ----
 
     def _operator(self, step: RegionStep) -> Callable[..., Any]:
-        overload = getattr(torch.ops.avo_jit, step.record.name).default
-        return direct_call(f"avo_jit::{step.record.name}", overload) or overload
+        overload = getattr(getattr(torch.ops, NAMESPACE), step.record.name).default
+        return direct_call(f"{NAMESPACE}::{step.record.name}", overload) or overload
 
     def _region(self, step: RegionStep) -> Run:
         op = self._operator(step)
-        slot, size = self._slot, self._size
+        slot = self._slot
         operands = [(slot[o.node], self._view(o.view)) for o in step.operands]
-        columns = [size.of(s) for s in step.column_sizes]
+        columns = [self._size(s) for s in step.column_sizes]
         scalars = [slot[n] for _, n in step.scalars]
         results = [[(slot[n], self._view(v)) for n, v in r.nodes] for r in step.results]
         single = len(results) == 1
@@ -91,9 +118,7 @@ class Composite:
 
     def _view(self, view: View) -> Callable[[Tensor, list[Any]], Tensor] | None:
         permute, shape, dtype = view.permute, view.shape, view.dtype
-        expand = (
-            None if view.expand is None else [None if s is None else self._size.of(s) for s in view.expand]
-        )
+        expand = None if view.expand is None else [None if s is None else self._size(s) for s in view.expand]
         if permute is None and shape is None and expand is None and dtype is None:
             return None
 
@@ -128,8 +153,6 @@ class Composite:
                 env[into] = env[source].shape[dim]
 
             return size
-        if str(target) in ("aten.view.default", "aten._unsafe_view.default"):
-            target = torch.ops.aten.reshape.default  # strides are not those of the example
         args, kwargs, detached = node.args, node.kwargs, bool((node.meta.get("custom") or {}).get("detached"))
 
         def run(env: list[Any]) -> None:
@@ -174,10 +197,9 @@ class Eager:
     """Stands for a graph that torch cannot trace: the function itself, counted as the work of torch."""
 
     steps: tuple[Any, ...] = ()
-    direct = None
 
-    def __init__(self, function: Callable[..., list[Any]], title: str, reason: str) -> None:
-        self.function, self.name = function, f"avo_jit::{title}"
+    def __init__(self, function: Callable[..., Any], title: str, reason: str) -> None:
+        self.function, self.name = function, f"{NAMESPACE}::{title}"
         self.reasons = [(None, reason)]
 
     def holds(self, shapes: Sequence[Sequence[int]]) -> bool:
@@ -186,28 +208,6 @@ class Eager:
     def conditions(self, names: Sequence[str]) -> list[str]:
         return []
 
-    def __call__(self, leaves: Sequence[Any]) -> list[Any]:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         note_definition(self.name, self.reasons[0][1])
-        return self.function(*leaves)
-
-
-class _Sizes:
-    """Sizes of a call from the shapes of its tensors."""
-
-    def __init__(self, captured: Captured, slot: dict[Any, int]) -> None:
-        self._captured = captured
-        self._at = {c.symbol: c.dim for c in captured.conditions if c.symbol is not None}
-
-    def of(self, size: Any) -> Callable[[list[Any]], Any]:
-        expression = size.node.expr if isinstance(size, torch.SymInt) else size
-        if isinstance(expression, int) or expression.is_Integer:
-            number = int(expression)
-            return lambda env: number
-        if expression in self._at:
-            tensor, dim = self._at[expression]
-            return lambda env: env[tensor].shape[dim]
-        from ..generator.capture import compiled
-
-        symbols = sorted(expression.free_symbols, key=str)
-        places, function = [self._at[s] for s in symbols], compiled(expression, symbols)
-        return lambda env: function(*(env[t].shape[d] for t, d in places))
+        return self.function(*args, **kwargs)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import hashlib
 import inspect
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,18 +19,27 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._pytree as pytree
 
-from ..registry import native_library, note_definition, register_dynamic
+from ..registry import native_library, note_definition, note_empty, register_dynamic
+from ..registry.dynamic import NAMESPACE
 from ..registry.store import KernelStore, default_cache_folder
 from .compilers import CpuCompiler, add_cpu_unit, add_families, check_may_compile
 from .composite import Composite, Eager
 
 if TYPE_CHECKING:
+    from ..generator.capture import Captured
     from ..generator.partition import RegionStep, Step
 
 Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
 _is_compiling = torch.compiler.is_compiling
+_is_autocasting = torch._C._is_any_autocast_enabled
 _PLAIN = (Tensor, _Parameter)
+# Results, besides tensors, that a graph can give again.
+_VALUES = (
+    int, float, complex, str, bytes, type(None), enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    torch.Size, torch.SymInt, torch.SymFloat, torch.SymBool,
+)  # fmt: skip
+_GOOD_VALUES = "tensors, numbers, strings, and tuples, lists or dicts of them"
 _MOST_SHAPES = 4096  # entries of the table of calls; beyond it is begun anew
 
 
@@ -68,10 +78,11 @@ def compile(
     dtypes, gradients of any order, ``torch.func``, autocast, ``torch.compile`` and CUDA graphs included. Math is in float32
     (float64 where a tensor is), rounded once at each result; casts that ``fn`` makes are kept.
 
-    A graph is made when a call first needs it: for the dtypes, the ranks, which sizes are 1, and the values of ints, bools and
-    strings (a float argument is an argument of the kernel where that is possible). All other sizes are free, and no kernel
-    is made again for them. What no kernel can do is left to torch between the kernels, and ``plan()`` says so. Globals and
-    closures are read when a graph is made; tensors among them are read at each call.
+    A graph is made when a call first needs it: for the dtypes, the devices, the ranks, which sizes are 1, the values of ints,
+    bools and strings (a float argument is an argument of the kernel where that is possible), and autocast. All other sizes are
+    free, also where they are results, and no kernel is made again for them. What no kernel can do is left to torch between the
+    kernels, and ``plan()`` says so. Globals and closures are read when a graph is made; tensors among them are read at each
+    call. Any thread may call it; graphs are made by one at a time.
 
     Args:
         fn: the function; without it this is a decorator.
@@ -80,7 +91,8 @@ def compile(
 
     Raises:
         avo_ops.CompileError: ``fn`` has a matrix product or a convolution, decides by values of tensors, or modifies an argument;
-            the message has the lines, and what to write instead. Here with ``example_inputs``, else at the first call.
+            the message has the lines, and what to write instead. Or an argument or a result is an object of another kind.
+            Here with ``example_inputs``, else at the first call.
     """
     if fn is None:
         return functools.partial(compile, example_inputs=example_inputs, name=name)
@@ -99,83 +111,96 @@ class CompiledFunction:
         self.name = re.sub(r"\W", "_", name or getattr(fn, "__name__", "function")).strip("_") or "function"
         if not self.name[0].isalpha():
             self.name = f"fn_{self.name}"
-        self._mutex = threading.RLock()
         self._fast: dict[Any, Callable[..., Any]] = {}
         self._graphs: dict[Any, list[_Graph]] = {}
         self._example: tuple[Any, ...] | None = None
         # One node of its graph to torch.compile. This imports dynamo, as the first trace would.
-        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(*args, **kwargs))
+        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(args, kwargs))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _is_compiling():
             return self._opaque(*args, **kwargs)
         if kwargs:
-            return self._slow(*args, **kwargs)
-        # Shapes and dtypes of tensors, nothing of floats, types and values of the rest. Only plain tensors enter the table.
+            return self._slow(args, kwargs)
+        # Shapes, dtypes and devices of tensors, nothing of floats, types and values of the rest. Only plain tensors enter
+        # the table.
         parts: list[Any] = []
         for a in args:
             kind = type(a)
             if kind is Tensor or kind is _Parameter:
-                parts += (a.shape, a.dtype, a.is_cuda)
+                parts += (a.shape, a.dtype, a.device)
             elif kind is float:
                 parts.append(float)
             elif isinstance(a, Tensor):
-                return self._slow(*args)
+                return self._slow(args, {})
             else:
                 parts += (kind, a)
+        if _is_autocasting():
+            parts.append(_autocast())
         key = tuple(parts)
         try:
             entry = self._fast.get(key)
         except TypeError:  # a list or a dict
-            return self._slow(*args)
-        return self._slow(*args, key=key) if entry is None else entry(*args)
+            return self._slow(args, {})
+        return self._slow(args, {}, key) if entry is None else entry(*args)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     # ---- finding a graph ----
 
-    def _slow(self, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [a for a in leaves if isinstance(a, Tensor)]
         if not tensors or any(s == 0 for t in tensors for s in t.shape):
-            note_definition(f"avo_jit::{self.name}", "a tensor is empty, or there is none")
+            name = f"{NAMESPACE}::{self.name}"
+            if tensors:
+                note_empty(name)
+            else:
+                note_definition(name, "no argument is a tensor")
             return self.fn(*args, **kwargs)
         graph = self._graph(leaves, spec)
-        plain = all(type(t) in _PLAIN for t in tensors) and len(leaves) == len(args)
+        plain = all(type(t) in _PLAIN for t in tensors) and list(map(id, leaves)) == list(map(id, args))
         if key is not None and plain and graph.complete():
             entry = graph.entry(len(args))
             if entry is not None:
                 if len(self._fast) >= _MOST_SHAPES:
                     self._fast.clear()
                 self._fast[key] = entry
-        return graph.run([leaves[i] for i in graph.places])
+        if isinstance(graph.composite, Eager):
+            return graph.composite(*args, **kwargs)
+        return graph.run(leaves)
 
     def _graph(self, leaves: Sequence[Any], spec: Any) -> _Graph:
-        kinds = tuple(_kind(a) for a in leaves)
+        key = (spec, tuple(_kind(a) for a in leaves), _autocast() if _is_autocasting() else None)
+        if not _has_hash(key):
+            raise self._unhashable(leaves, spec)
         shapes = [a.shape for a in leaves if isinstance(a, Tensor)]
-        floats = tuple(a for a in leaves if type(a) is float)
-        for graph in self._graphs.get((spec, kinds), ()):
+        floats = _spelled_floats(leaves)
+        for graph in self._graphs.get(key, ()):
             if graph.holds(floats, shapes):
                 return graph
-        with self._mutex:
-            for graph in self._graphs.get((spec, kinds), ()):
+        with tracing_lock():
+            for graph in self._graphs.get(key, ()):
                 if graph.holds(floats, shapes):  # another thread was faster
                     return graph
+            check_may_compile(f"a graph of {self.name}")
             with _outside_of_modes():
-                made = self._make(leaves, spec)
-            self._graphs.setdefault((spec, kinds), []).append(made)
+                made = _Graph(self, leaves, spec)
+            self._graphs.setdefault(key, []).append(made)
             return made
 
-    def _make(self, leaves: Sequence[Any], spec: Any) -> _Graph:
-        check_may_compile(f"a graph of {self.name}")
-        return _Graph(self, leaves, spec)
+    def _unhashable(self, leaves: Sequence[Any], spec: Any) -> CompileError:
+        at = next(i for i, a in enumerate(leaves) if not _has_hash(_kind(a)))
+        name = _leaf_names(self.fn, len(leaves), spec)[at]
+        return CompileError(
+            f"{self.name} cannot be compiled: the argument {name} is a {type(leaves[at]).__name__}, which has no hash: "
+            f"pass {_GOOD_VALUES}"
+        )
 
-    def prepare(self, *args: Any, **kwargs: Any) -> None:
+    def prepare(self, /, *args: Any, **kwargs: Any) -> None:
         """Make the graph and the kernels for such arguments, without running anything."""
-        leaves, spec = pytree.tree_flatten((args, kwargs))
-        if any(isinstance(a, Tensor) for a in leaves):
-            self._graph(leaves, spec).complete()
+        prepare_all([(self, args, kwargs)])
         if self._example is None and not kwargs:
             self._example = args
 
@@ -204,9 +229,7 @@ class CompiledFunction:
                 for a in leaves
             ]
             calls.append(pytree.tree_unflatten(made, spec)[0])
-        with batched_kernels():
-            for args in calls:
-                self.prepare(*args)
+        prepare_all([(self, args, {}) for args in calls])
         for args in calls:
             out = [o for o in pytree.tree_leaves(self(*args)) if isinstance(o, Tensor) and o.requires_grad]
             if out:
@@ -219,7 +242,7 @@ class CompiledFunction:
 
     def variants(self) -> list[Variant]:
         """Every graph made so far, in the order of their making."""
-        return [g.variant for graphs in self._graphs.values() for g in graphs]
+        return [g.variant for graphs in list(self._graphs.values()) for g in graphs]
 
     def plan(self) -> str:
         """Every graph with its steps: operators, and what is left to torch and why."""
@@ -227,7 +250,7 @@ class CompiledFunction:
 
         return plan_text(self.name, self.variants())
 
-    def verify(self, *args: Any, **kwargs: Any) -> Any:
+    def verify(self, /, *args: Any, **kwargs: Any) -> Any:
         """How far each step is from float64, in eager and in our kernels, by line of the function: an object to print.
 
         Every tensor that the function makes on its way is a result of the kernels that run here. Gradients are not looked at.
@@ -258,7 +281,7 @@ class _Graph:
     def __init__(self, owner: CompiledFunction, leaves: Sequence[Any], spec: Any) -> None:
         from ..generator.partition import RegionStep
 
-        self.owner, self.floats = owner, tuple(a for a in leaves if type(a) is float)
+        self.owner, self.floats = owner, _spelled_floats(leaves)
         self.names = _leaf_names(owner.fn, len(leaves), spec)
         tensors = [i for i, a in enumerate(leaves) if isinstance(a, Tensor)]
         floats = [i for i, a in enumerate(leaves) if type(a) is float]
@@ -277,18 +300,22 @@ class _Graph:
             self.fixed_floats, self.places = True, tensors
             composite = self._composite(leaves, spec)
         self.composite = composite
-        self.regions: list[RegionStep] = [s for s in composite.steps if isinstance(s, RegionStep)]
+        if isinstance(composite, Composite):
+            self._refuse_results(leaves)
+            self._others = {i: composite.value_of(o) for i, o in self.out_plain.items()}
+        else:
+            self.fixed_floats = False
+        regions: list[RegionStep] = [s for s in composite.steps if isinstance(s, RegionStep)]
         self._ready = False
         self._device = leaves[tensors[0]].device.type
         words = composite.conditions([self.names[i] for i in tensors])
-        operators = tuple(s.record.name for s in self.regions)
+        operators = tuple(s.record.name for s in regions)
         self.variant = Variant(
             _signature(leaves, self.names, self.fixed_floats), tuple(words), operators, composite
         )
 
     def _composite(self, leaves: Sequence[Any], spec: Any) -> Composite | Eager:
         from ..generator.capture import UntraceableError, capture
-        from ..generator.partition import partition
         from ..generator.trace import TraceError
 
         fixed = list(leaves)
@@ -319,17 +346,23 @@ class _Graph:
                     )  # raises what it raises by itself: for shapes that do not fit, say
                 text = f"avo_ops: {self.owner.name} runs by plain torch operations:\n  {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
-                return Eager(flat, self.owner.name, str(error).splitlines()[-1].strip())
+                return Eager(self.owner.fn, self.owner.name, str(error).splitlines()[-1].strip())
             raise CompileError(str(error)) from None
         except TraceError as error:
             raise CompileError(f"{self.owner.name} cannot be compiled:\n  {error}") from None
-        apart: dict[Any, str] = {}
-        while True:
-            steps = partition(captured, names, self.owner.name, apart)
-            failed = register(steps)
-            if not failed:
-                return Composite(captured, steps, self.owner.name)
-            apart |= failed
+        return Composite(captured, registered(captured, names, self.owner.name), self.owner.name)
+
+    def _refuse_results(self, leaves: Sequence[Any]) -> None:
+        """Refuse a result in which there may be a part of the trace, which is no value of any call.
+
+        Raises:
+            CompileError: its type is not known to have none.
+        """
+        for value in self.out_plain.values():
+            if not isinstance(value, _VALUES) and not any(value is a for a in leaves):
+                raise CompileError(
+                    f"{self.owner.name} cannot be compiled: it returns a {type(value).__name__}: return {_GOOD_VALUES}"
+                )
 
     def _same_results(self, composite: Composite | Eager, leaves: Sequence[Any], spec: Any) -> bool:
         """Whether the dtypes of the results are those with Python's floats."""
@@ -350,8 +383,14 @@ class _Graph:
             args, kwargs = pytree.tree_unflatten(fakes, spec)
             return self.owner.fn(*args, **kwargs)
 
-    def holds(self, floats: tuple[float, ...], shapes: Sequence[Any]) -> bool:
+    def holds(self, floats: tuple[str, ...], shapes: Sequence[Any]) -> bool:
         return (not self.fixed_floats or self.floats == floats) and self.composite.holds(shapes)
+
+    def missing(self) -> tuple[str, ...]:
+        """The operators whose kernels for the CPU have to be loaded, if calls go there now."""
+        native = native_library.runtime()
+        on_cpu = native is not None and native.emulated is None and self._device == "cpu"
+        return self.variant.operators if on_cpu and not self._ready else ()
 
     def complete(self) -> bool:
         """Load the kernels for the CPU if calls will go there; whether nothing is left to load."""
@@ -360,7 +399,7 @@ class _Graph:
             if native is not None and self._device == "cpu":
                 if native.emulated is not None:
                     return False
-                load_cpu_kernels([s.record.name for s in self.regions])
+                load_cpu_kernels(self.variant.operators)
             self._ready = True
         return True
 
@@ -368,24 +407,26 @@ class _Graph:
         """What serves further calls with ``count`` positional arguments without a structure; None if nothing does."""
         if self.fixed_floats:
             return None
+        if isinstance(self.composite, Eager):
+            return self.composite
         direct, places = self.composite.direct, list(self.places)
-        if direct is not None and not self.out_plain and self.out_spec.is_leaf():
+        if direct is not None and not self._others and self.out_spec.is_leaf():
             if places == list(range(count)):
                 return direct
             return lambda *args: direct(*[args[i] for i in places])
-        composite, finish = self.composite, self._finish
-        return lambda *args: finish(composite([args[i] for i in places]))
+        return lambda *args: self._run([args[i] for i in places])
 
     def run(self, leaves: Sequence[Any]) -> Any:
         self.complete()
-        return self._finish(self.composite(leaves))
+        return self._run([leaves[i] for i in self.places])
 
-    def _finish(self, out: list[Any]) -> Any:
+    def _run(self, given: Sequence[Any]) -> Any:
         """The results in the structure that the function returns."""
-        if self.out_plain:
+        out = self.composite(given)
+        if self._others:
             rest = iter(out)
-            count = len(out) + len(self.out_plain)
-            out = [self.out_plain[i] if i in self.out_plain else next(rest) for i in range(count)]
+            count = len(out) + len(self._others)
+            out = [self._others[i](given) if i in self._others else next(rest) for i in range(count)]
         return out[0] if self.out_spec.is_leaf() else pytree.tree_unflatten(out, self.out_spec)
 
 
@@ -394,8 +435,31 @@ class _Graph:
 _generated: dict[str, Any] = {}  # GeneratedOperator by name
 _double: dict[str, bool] = {}  # whether an operator's math is in float64
 _loaded: set[str] = set()  # operators whose CPU kernels are loaded
-_batches: list[list[str]] = []
 _kernels_mutex = threading.Lock()
+
+
+def tracing_lock() -> Any:
+    """Held while anything is traced: make_fx and what torch notes on nodes have state that is the process's.
+
+    It is that of ``torch.compile``, which traces in the same way.
+    """
+    from torch._dynamo.convert_frame import compile_lock
+
+    return compile_lock
+
+
+def registered(captured: Captured, names: Sequence[str], title: str, gradients: bool = True) -> list[Step]:
+    """The steps of a graph, all of whose operators are registered: what has no kernel after all is left to torch."""
+    from ..generator.partition import partition
+
+    apart: dict[Any, str] = {}
+    with tracing_lock(), torch._C._DisableAutocast():  # the graph has the casts
+        while True:
+            steps = partition(captured, names, title, apart)
+            failed = register(steps, gradients)
+            if not failed:
+                return steps
+            apart |= failed
 
 
 def register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
@@ -464,16 +528,16 @@ def cpu_unit(names: Sequence[str]) -> str:
     return "\n".join([*parts, emit_cpu.index_unit(names)])
 
 
-@contextlib.contextmanager
-def batched_kernels() -> Iterator[None]:
-    """Within it graphs are made without their CPU kernels, which one call of the compiler then makes for all of them."""
-    names: list[str] = []
-    _batches.append(names)
-    try:
-        yield
-    finally:
-        _batches.remove(names)
-        load_cpu_kernels(names)
+def prepare_all(calls: Iterable[tuple[CompiledFunction, Sequence[Any], Mapping[str, Any]]]) -> None:
+    """Make the graphs that calls need, then the CPU kernels of all of them by one call of the compiler."""
+    graphs = []
+    for function, args, kwargs in calls:
+        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if any(isinstance(a, Tensor) for a in leaves):
+            graphs.append(function._graph(leaves, spec))
+    load_cpu_kernels([n for g in graphs for n in g.missing()])
+    for graph in graphs:
+        graph.complete()
 
 
 def load_cpu_kernels(names: Sequence[str]) -> None:
@@ -482,9 +546,6 @@ def load_cpu_kernels(names: Sequence[str]) -> None:
     Without a compiler nothing is loaded, after one warning: the definitions run.
     """
     native = native_library.runtime()
-    if _batches:
-        _batches[-1].extend(names)
-        return
     with _kernels_mutex:
         todo = sorted({n for n in names if n not in _loaded and n in _generated})
         if native is None or not todo or not _host_compiler():
@@ -503,7 +564,7 @@ def load_cpu_kernels(names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _outside_of_modes() -> Iterator[None]:
-    """Tracing is the same whatever modes and transforms the call that needs it is under."""
+    """Tracing is the same whatever modes and transforms, but for autocast, the call that needs it is under."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -512,7 +573,6 @@ def _outside_of_modes() -> Iterator[None]:
         temporarily_clear_interpreter_stack(),
         torch.inference_mode(False),
         torch.enable_grad(),
-        torch._C._DisableAutocast(),
     ):
         yield
 
@@ -521,8 +581,26 @@ def _kind(leaf: Any) -> Any:
     """What of an argument decides which graphs may serve it."""
     if isinstance(leaf, Tensor):
         ones = tuple(isinstance(s, int) and s == 1 for s in leaf.shape)
-        return leaf.dtype, str(leaf.device.type), ones
+        return leaf.dtype, leaf.device, ones
     return float if type(leaf) is float else (type(leaf), leaf)
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _autocast() -> tuple[Any, ...]:
+    """The dtypes of autocast, which are a part of what a function computes."""
+    return tuple(torch.is_autocast_enabled(d) and torch.get_autocast_dtype(d) for d in ("cpu", "cuda"))
+
+
+def _spelled_floats(leaves: Sequence[Any]) -> tuple[str, ...]:
+    """The floats of a call, for comparisons in which NaN is itself and -0.0 is not 0.0."""
+    return tuple(repr(a) for a in leaves if type(a) is float)
 
 
 def _leaf_names(fn: Callable[..., Any], count: int, spec: Any) -> list[str]:

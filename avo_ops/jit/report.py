@@ -36,7 +36,7 @@ def plan_text(name: str, variants: Sequence[Variant]) -> str:
 
 
 def _line(node: torch.fx.Node) -> str:
-    from ..generator.capture import source_of
+    from ..generator.trace import source_of
 
     source = source_of(node)
     return f" ({source})" if source else ""

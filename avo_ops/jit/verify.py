@@ -70,25 +70,19 @@ def verify(name: str, captured: Captured, leaves: Sequence[Any]) -> Verification
     """Run the graph three ways on these tensors and floats, every step exposed."""
     import linecache
 
-    from ..generator.capture import exposed, source_of
-    from ..generator.partition import partition
-    from .function import batched_kernels, load_cpu_kernels, register
+    from ..generator.capture import exposed
+    from ..generator.trace import source_of
+    from .function import load_cpu_kernels, registered
 
     graph, nodes = exposed(captured)
     if not nodes:
         raise ValueError(f"{name}.verify: the function makes no floating-point tensor")
     names = [f"a{i}" for i in range(len(leaves))]
-    apart: dict[Any, str] = {}
-    while True:
-        steps = partition(graph, names, f"{name}_exposed", apart)
-        failed = register(steps, gradients=False)
-        if not failed:
-            break
-        apart |= failed
+    steps = registered(graph, names, f"{name}_exposed", gradients=False)
     composite = Composite(graph, steps, name)
-    with batched_kernels():
+    if any(isinstance(a, Tensor) and a.is_cpu for a in leaves):
         load_cpu_kernels([s.record.name for s in composite.steps if hasattr(s, "record")])
-    with torch.no_grad():
+    with torch.no_grad(), torch._C._DisableAutocast():  # the graph has the casts
         plain = [a.detach().contiguous() if isinstance(a, Tensor) else a for a in leaves]
         ours = composite(plain)
         wide = [a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in plain]
@@ -125,10 +119,7 @@ def _interpreted(graph: Captured, leaves: Sequence[Any], wide: bool) -> dict[Any
             args, kwargs = (torch.fx.node.map_arg(a, values.__getitem__) for a in (node.args, node.kwargs))
             if wide:
                 kwargs = {k: torch.float64 if _narrow(v) else v for k, v in kwargs.items()}
-            target = node.target
-            if str(target) in ("aten.view.default", "aten._unsafe_view.default"):
-                target = torch.ops.aten.reshape.default
-            values[node] = target(*args, **kwargs)
+            values[node] = node.target(*args, **kwargs)
     return values
 
 

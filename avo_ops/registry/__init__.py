@@ -13,7 +13,7 @@ from .. import plan_file
 from ..definitions import CATALOGUE, COMPOSITES
 from . import native_library
 from .accelerator import direct_call
-from .counters import note_definition, reset_stats, stats, strict, strict_from_environment
+from .counters import note_definition, note_empty, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
 from .explain import Explanation, explain, remember
 from .plan import generated_folder, operator_from_json
@@ -27,6 +27,7 @@ __all__ = [
     "direct_call",
     "explain",
     "note_definition",
+    "note_empty",
     "register_catalogue",
     "register_dynamic",
     "register_operator",

@@ -9,7 +9,9 @@ import contextlib
 import hashlib
 import os
 import re
+import warnings
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 
 _ENTRY = re.compile(r"[0-9a-f]{64}-[0-9a-f]{64}\.\w+")
@@ -68,10 +70,7 @@ def describe(folder: Path) -> str:
 
 def prune(folder: Path, limit: int | None = None, keep: Path | None = None) -> int:
     """Remove what was used least recently until the rest fits the limit; how many were removed. ``keep`` stays."""
-    try:
-        limit = size_limit() if limit is None else limit
-    except ValueError:
-        return 0
+    limit = _stated_limit() if limit is None else limit
     found = sorted(_sized(folder))
     size, removed = sum(size for _, size, _ in found), 0
     for _, own, path in found:
@@ -80,6 +79,20 @@ def prune(folder: Path, limit: int | None = None, keep: Path | None = None) -> i
         if path != keep and _remove(path):
             size, removed = size - own, removed + 1
     return removed
+
+
+def _stated_limit() -> int:
+    """``size_limit()``, or the default and one warning: a call that needs a kernel must not fail for the cache's size."""
+    try:
+        return size_limit()
+    except ValueError as error:
+        _warn_once(f"avo_ops: AVO_OPS_CACHE_SIZE: {error}: it holds {_DEFAULT} at most")
+        return size_limit(_DEFAULT)
+
+
+@lru_cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def clear(folder: Path) -> int:

@@ -56,6 +56,7 @@ class Stats(dict[str, int]):
 
 _mutex = threading.Lock()
 _definitions: Counter[str] = Counter()
+_empties: Counter[str] = Counter()
 
 
 def noted(name: str, definition: Callable[..., Any], reason: str) -> Callable[..., Any]:
@@ -81,10 +82,17 @@ def note_definition(name: str, reason: str) -> None:
         _definitions[name] += 1
 
 
+def note_empty(name: str) -> None:
+    """Count a call of the op ``name`` that had nothing to compute."""
+    with _mutex:
+        _empties[name] += 1
+
+
 def stats() -> Stats:
     """Which paths calls took since the start or the last :func:`reset_stats`, of all threads."""
     with _mutex:
         counts = Counter({f"{name} / definition": count for name, count in _definitions.items()})
+        counts.update({f"{name} / empty": count for name, count in _empties.items()})
     counts.update(native_library.counters())
     return Stats(counts)
 
@@ -93,6 +101,7 @@ def reset_stats() -> None:
     """Set every counter to zero."""
     with _mutex:
         _definitions.clear()
+        _empties.clear()
     native_library.reset_counters()
 
 

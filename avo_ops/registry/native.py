@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .store import Frozen
+
 Record = Mapping[str, Any]
 """An operator, op, case or family of plan.json."""
 
@@ -259,7 +261,6 @@ class Native:
             ("avo_cpu_isa", [], text),
             ("avo_set_kernel_resolver", [_ResolverC], None),
             ("avo_set_warning_callback", [_WarningC], None),
-            ("avo_forget_failed_kernels", [], None),
             ("avo_stats", [], text),
             ("avo_reset_stats", [], None),
             ("avo_set_strict", [ctypes.c_int], None),
@@ -332,19 +333,23 @@ class Native:
         return str(isa.decode())
 
     def set_kernel_resolver(self, resolver: KernelResolver) -> None:
-        """Sets who is asked for cubins. An exception in it is a warning, and counts as None."""
+        """Sets who is asked for cubins.
 
-        def resolve(unit: bytes, arch: int, path: Any, path_size: int) -> int:
-            try:
-                found = resolver(unit.decode(), arch)
-            except Exception as error:  # it must not travel through the library
+        Frozen fails the call that needs the unit, a later one asks again. Any other exception is a warning, and counts as None.
+        """
+
+        def resolve(unit: bytes, arch: int, text: Any, text_size: int) -> int:
+            status, answer = 1, b""
+            try:  # no exception may travel through the library
+                answer = (resolver(unit.decode(), arch) or "").encode()
+            except Frozen as error:
+                status, answer = -1, str(error).encode()[: text_size - 1]
+            except Exception as error:
                 warnings.warn(f"avo_ops: no cubin of {unit.decode()}: {error}", RuntimeWarning, stacklevel=2)
+            if not 0 < len(answer) < text_size:
                 return 0
-            encoded = (found or "").encode() + b"\0"
-            if not found or len(encoded) > path_size:
-                return 0
-            ctypes.memmove(path, encoded, len(encoded))
-            return 1
+            ctypes.memmove(text, answer + b"\0", len(answer) + 1)
+            return status
 
         callback = _ResolverC(resolve)
         self._callbacks.append(callback)
@@ -355,10 +360,6 @@ class Native:
         wrapped = _WarningC(lambda message: callback(message.decode()))
         self._callbacks.append(wrapped)
         self._lib.avo_set_warning_callback(wrapped)
-
-    def forget_failed_kernels(self) -> None:
-        """Makes the runtime ask again for units that could not be loaded."""
-        self._lib.avo_forget_failed_kernels()
 
     def emulate(self, arch: int, sms: int, order: int, seed: int, fill: int) -> None:
         """Sends CPU tensors through the CUDA kernels in the emulator; arch 0 ends that (csrc/runtime/api.cpp)."""

@@ -169,8 +169,10 @@ void set_kernel_resolver(KernelResolver resolver) { kernels().resolver.store(res
 
 std::string resolve_kernels(const std::string &unit, int arch) {
   KernelResolver resolver = kernels().resolver.load();
-  char path[4096] = "";
-  return resolver && resolver(unit.c_str(), arch, path, sizeof path) ? path : "";
+  char text[4096] = "";
+  const int found = resolver ? resolver(unit.c_str(), arch, text, sizeof text) : 0;
+  if (found < 0) fail(text);
+  return found ? text : "";
 }
 
 void set_warning_callback(WarningCallback callback) { kernels().warning.store(callback); }

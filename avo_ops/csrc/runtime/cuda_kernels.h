@@ -6,13 +6,14 @@
 
 namespace avo {
 
-// The path of a cubin of (unit, arch) into `path`; 0 when there is none. Arch 0: of a library for the emulator.
-// Called without any lock held, and from any thread, also twice at once for the same unit.
-using KernelResolver = int (*)(const char *unit, int arch, char *path, int path_size);
+// 1: the path of a cubin of (unit, arch) is in `text`; 0: there is none; -1: there may be one later, but this call must
+// fail with the message in `text`. Arch 0: of a library for the emulator. Called without any lock held, and from any
+// thread, also twice at once for the same unit.
+using KernelResolver = int (*)(const char *unit, int arch, char *text, int text_size);
 using WarningCallback = void (*)(const char *message);
 
 void set_kernel_resolver(KernelResolver resolver);
-// The path that it gives, or nothing.
+// The path that it gives, or nothing. Throws its message.
 std::string resolve_kernels(const std::string &unit, int arch);
 void set_warning_callback(WarningCallback callback);
 void warn(const std::string &message);
