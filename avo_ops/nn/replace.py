@@ -18,26 +18,23 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from . import functional
-from .foreign import ONE_PASS, TORCH_RULES, TRANSFORMERS_RULES, Rule
-from .modules import GELU, LayerNorm, RMSNorm, SiLU, Softmax
+from .foreign import TORCH_RULES, TRANSFORMERS_RULES, Rule
+from .functional import FUNCTIONS
+from .modules import TWINS, QuickGELU, RMSNorm, SquaredReLU
+from .rewrite import is_rewritten, rewritten, source_of
 
 Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
-_OURS = (LayerNorm, RMSNorm, GELU, SiLU, Softmax)
+_OURS = (*TWINS, QuickGELU, SquaredReLU)
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
-_FUNCTIONS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
-    (F.gelu, functional.gelu),
-    (F.silu, functional.silu),
-)
 _RELATED_FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    F.gelu,
-    F.silu,
     F.softmax,
+    F.log_softmax,
     F.layer_norm,
     F.rms_norm,
     torch.softmax,
+    torch.log_softmax,
 )
 
 # What a subclass may define and still be only a constructor around its base.
@@ -157,10 +154,12 @@ def replace(
         if id(module) not in chosen or (isinstance(module, _OURS) and id(module) not in outcomes):
             continue
         _visit(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
-    if functions:
-        for name, module in places:
-            if id(module) in chosen:
-                _visit_functions(report, name, module, id(module) in excluded)
+    for name, module in places:
+        if id(module) not in chosen:
+            continue
+        if functions:
+            _visit_functions(report, name, module, id(module) in excluded)
+        _visit_forward(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
     _note_fast_paths(report, places)
     return report
 
@@ -258,6 +257,8 @@ def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
     qualified = f"{cls.__module__}.{cls.__qualname__}"
     if qualified in TRANSFORMERS_RULES:
         return TRANSFORMERS_RULES[qualified]
+    if cls in TORCH_RULES:
+        return TORCH_RULES[cls]
     for base, rule in TORCH_RULES.items():
         if issubclass(cls, base):
             between = cls.__mro__[: cls.__mro__.index(base)]
@@ -269,8 +270,6 @@ def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
             if "forward" in defined:
                 return f"a subclass of {base.__name__} with a forward of its own"
             return f"a subclass of {base.__name__} that defines {', '.join(defined[:3])}"
-    if cls in ONE_PASS:
-        return "torch's own is one pass over memory too; avo_ops.nn has its twin"
     return "no avo_ops operator is known to compute the same"
 
 
@@ -293,21 +292,23 @@ def _visit_functions(report: Report, name: str, module: torch.nn.Module, exclude
         return
     for attribute, value in list(vars(module).items()):
         where = f"{name}.{attribute}" if name else attribute
-        if isinstance(value, functools.partial) and any(value.func is f for f in _RELATED_FUNCTIONS):
+        function = value.func if isinstance(value, functools.partial) else value
+        if not callable(function) or isinstance(function, torch.nn.Module):
+            continue
+        new = next((new for old, new in FUNCTIONS.items() if old is function), None)
+        if new is None and not any(function is f for f in _RELATED_FUNCTIONS):
+            continue
+        if isinstance(value, functools.partial):
             report.left.append(
-                Left(where, f"partial({_class_name(value.func)})", "a function with bound arguments")
+                Left(where, f"partial({_class_name(function)})", "a function with bound arguments")
             )
-        elif any(value is f for f in _RELATED_FUNCTIONS):
-            new = next((new for old, new in _FUNCTIONS if old is value), None)
-            if new is None or excluded:
-                reason = (
-                    "excluded by the caller" if excluded else "only the functions gelu and silu are exchanged"
-                )
-                report.left.append(Left(where, _class_name(value), reason))
-            else:
-                _record(module)["functions"][attribute] = value
-                setattr(module, attribute, new)
-                report.replaced.append(Replaced(where, _class_name(value), _class_name(new)))
+        elif new is None or excluded:
+            reason = "excluded by the caller" if excluded else "only functions of one tensor are exchanged"
+            report.left.append(Left(where, _class_name(value), reason))
+        else:
+            _record(module)["functions"][attribute] = value
+            setattr(module, attribute, new)
+            report.replaced.append(Replaced(where, _class_name(value), _class_name(new)))
 
 
 def _note_fast_paths(report: Report, places: list[tuple[str, torch.nn.Module]]) -> None:
@@ -320,6 +321,57 @@ def _note_fast_paths(report: Report, places: list[tuple[str, torch.nn.Module]]) 
             " TransformerEncoderLayer runs, which calls neither its norms nor its activation"
             " (torch.backends.mha.set_fastpath_enabled(False) makes it call them)"
         )
+
+
+def _visit_forward(
+    report: Report,
+    name: str,
+    module: torch.nn.Module,
+    old: type[torch.nn.Module],
+    excluded: bool,
+    outcomes: dict[int, str | None],
+) -> None:
+    """Gives a module a forward with fused operators, where the source of its own has a place for them."""
+    if id(module) in outcomes or isinstance(module, (*_OURS, torch.jit.ScriptModule)):
+        return  # it is one operator itself, or has been found to be none
+    where = name or "(the model itself)"
+    if is_rewritten(type(module)):
+        if old is not type(module):  # its second place
+            report.replaced.append(Replaced(where, _class_name(old), _fused_name(old, _record(module)["operators"])))
+        return
+    if "forward" in module.__dict__ or parametrize.is_parametrized(module):
+        return
+    source = source_of(old)
+    if source is None or not source.sites:
+        return
+    found = [site.operator(module, source.function.__globals__) for site in source.sites]
+    places = tuple(i for i, operator in enumerate(found) if operator is not None)
+    operators = sorted({operator for operator in found if operator is not None})
+    for site, operator in zip(source.sites, found, strict=True):
+        callee = site.module(module)
+        if operator is None and isinstance(callee, (*_OURS, RMSNorm)):
+            reason = f"no fused operator for its {site.callee.removeprefix('self.')}, {_class_name(type(callee))}"
+            report.left.append(Left(where, _class_name(old), reason))
+    if not places:
+        return
+    if excluded:
+        reason = "excluded by the caller"
+    elif any(c.__name__ == "FSDPModule" for c in old.__mro__):
+        reason = "is sharded already: replace before fully_shard"
+    else:
+        new = rewritten(old, places)
+        reason = "its forward cannot be exchanged alone (a metaclass, a decorator)" if new is None else None
+    if reason is not None:
+        report.left.append(Left(where, _class_name(old), reason))
+        return
+    record = _record(module)
+    record["cls"], record["operators"] = old, operators
+    module.__class__ = new
+    report.replaced.append(Replaced(where, _class_name(old), _fused_name(old, operators)))
+
+
+def _fused_name(cls: type[torch.nn.Module], operators: list[str]) -> str:
+    return f"{cls.__name__} with {', '.join(operators)}"
 
 
 def _record(module: torch.nn.Module) -> dict[str, Any]:
@@ -339,9 +391,10 @@ def _remove(module: torch.nn.Module, name: str) -> None:
 
 
 def _class_name(thing: Any) -> str:
-    for f, name in ((F.gelu, "gelu"), (F.silu, "silu"), (F.softmax, "softmax")):
-        if thing is f:
-            return f"torch.nn.functional.{name}"
+    for holder in (F, torch):  # torch's functions do not know where they are found
+        name = getattr(thing, "__name__", "").replace("log_sigmoid", "logsigmoid")
+        if not isinstance(thing, type) and getattr(holder, name, None) is thing:
+            return f"{holder.__name__}.{name}"
     module, name = getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", str(thing))
     module = re.sub(r"^torch\.nn\.modules\.\w+$", "torch.nn", module)
     module = re.sub(r"^avo_ops\.nn\.modules$", "avo_ops.nn", module)
