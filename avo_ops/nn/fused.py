@@ -47,7 +47,12 @@ _BY_CLASS: dict[type, Gate] = {
     SiLU: Gate("swiglu", "swiglu_packed"),
     Sigmoid: Gate("sigmoid_gate", "glu", gate_first=False),
 }
-_STAND_INS = {_relu: _BY_CLASS[ReLU], _gelu: _BY_CLASS[GELU], _silu: _BY_CLASS[SiLU], _sigmoid: _BY_CLASS[Sigmoid]}
+_STAND_INS = {
+    _relu: _BY_CLASS[ReLU],
+    _gelu: _BY_CLASS[GELU],
+    _silu: _BY_CLASS[SiLU],
+    _sigmoid: _BY_CLASS[Sigmoid],
+}
 _BY_FUNCTION: dict[Callable[..., Any], Gate] = {
     **_STAND_INS, **{f: _STAND_INS[g] for f, g in FUNCTIONS.items() if g in _STAND_INS}
 }  # fmt: skip
@@ -107,7 +112,9 @@ def add_norm(norm: Any, x: Any, residual: Any) -> Any:
         weight = _parameter(norm, "weight")
         if weight is None or weight.dtype == x.dtype or type(norm) in (LayerNorm, RMSNorm):
             if operator == "add_layer_norm":
-                return call(operator, x, residual, norm.normalized_shape, weight, _parameter(norm, "bias"), norm.eps)
+                return call(
+                    operator, x, residual, norm.normalized_shape, weight, _parameter(norm, "bias"), norm.eps
+                )
             return call(operator, x, residual, norm.normalized_shape, weight, norm.eps)
     total = x + residual
     return norm(total), total

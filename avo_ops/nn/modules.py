@@ -70,7 +70,9 @@ def _activation(
             return call(operator, input, *values)
 
     Activation.__name__ = Activation.__qualname__ = name or twin.__name__
-    Activation.__doc__ = f"{_the_twin(twin)} on ``torch.ops.avo.{operator}``; formula and source: see the README."
+    Activation.__doc__ = (
+        f"{_the_twin(twin)} on ``torch.ops.avo.{operator}``; formula and source: see the README."
+    )
     return Activation
 
 
@@ -123,9 +125,14 @@ SquaredReLU = _own("SquaredReLU", "squared_relu", "transformers' ``ReLUSquaredAc
 # Of the halves of the last dim, as torch.nn.GLU, without the linear layers that timm's and diffusers' hold.
 ReGLU = _own("ReGLU", "reglu_packed", "relu(gate) * up of the halves of the last dim (T5X's gated relu):")
 GEGLU = _own(
-    "GEGLU", "geglu_packed", "gelu(gate) * up of the halves of the last dim (vLLM's ``GeluAndMul``):", approximate="none"
+    "GEGLU",
+    "geglu_packed",
+    "gelu(gate) * up of the halves of the last dim (vLLM's ``GeluAndMul``):",
+    approximate="none",
 )
-SwiGLU = _own("SwiGLU", "swiglu_packed", "silu(gate) * up of the halves of the last dim (vLLM's ``SiluAndMul``):")
+SwiGLU = _own(
+    "SwiGLU", "swiglu_packed", "silu(gate) * up of the halves of the last dim (vLLM's ``SiluAndMul``):"
+)
 SwiGLUOAI = _own(
     "SwiGLUOAI", "swiglu_oai_interleaved", "gpt-oss's gate of interleaved pairs (vLLM's ``SwigluOAIAndMul``):",
     alpha=1.702, limit=7.0,

@@ -18,10 +18,10 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from .foreign import TORCH_RULES, TRANSFORMERS_RULES, Rule
+from .foreign import ACTIVATION_RULES, TORCH_RULES, Rule, rule_of_formula
 from .functional import FUNCTIONS
 from .modules import TWINS, QuickGELU, RMSNorm, SquaredReLU
-from .rewrite import is_rewritten, rewritten, source_of
+from .rewrite import is_rewritten, rewritten, sites_of
 
 Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
@@ -255,8 +255,8 @@ def _change_class(module: torch.nn.Module, rule: Rule | str) -> str | None:
 def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
     """The rule for a class, or why there is none."""
     qualified = f"{cls.__module__}.{cls.__qualname__}"
-    if qualified in TRANSFORMERS_RULES:
-        return TRANSFORMERS_RULES[qualified]
+    if qualified in ACTIVATION_RULES:
+        return ACTIVATION_RULES[qualified]
     if cls in TORCH_RULES:
         return TORCH_RULES[cls]
     for base, rule in TORCH_RULES.items():
@@ -270,7 +270,7 @@ def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
             if "forward" in defined:
                 return f"a subclass of {base.__name__} with a forward of its own"
             return f"a subclass of {base.__name__} that defines {', '.join(defined[:3])}"
-    return "no avo_ops operator is known to compute the same"
+    return rule_of_formula(cls) or "no avo_ops operator is known to compute the same"
 
 
 def _is_related(module: torch.nn.Module) -> bool:
@@ -337,20 +337,24 @@ def _visit_forward(
     where = name or "(the model itself)"
     if is_rewritten(type(module)):
         if old is not type(module):  # its second place
-            report.replaced.append(Replaced(where, _class_name(old), _fused_name(old, _record(module)["operators"])))
+            report.replaced.append(
+                Replaced(where, _class_name(old), _fused_name(old, _record(module)["operators"]))
+            )
         return
     if "forward" in module.__dict__ or parametrize.is_parametrized(module):
         return
-    source = source_of(old)
-    if source is None or not source.sites:
+    known = sites_of(old)
+    if known is None:
         return
-    found = [site.operator(module, source.function.__globals__) for site in source.sites]
+    found = [site.operator(module, known.source.function.__globals__) for site in known.sites]
     places = tuple(i for i, operator in enumerate(found) if operator is not None)
     operators = sorted({operator for operator in found if operator is not None})
-    for site, operator in zip(source.sites, found, strict=True):
+    for site, operator in zip(known.sites, found, strict=True):
         callee = site.module(module)
         if operator is None and isinstance(callee, (*_OURS, RMSNorm)):
-            reason = f"no fused operator for its {site.callee.removeprefix('self.')}, {_class_name(type(callee))}"
+            reason = (
+                f"no fused operator for its {site.callee.removeprefix('self.')}, {_class_name(type(callee))}"
+            )
             report.left.append(Left(where, _class_name(old), reason))
     if not places:
         return

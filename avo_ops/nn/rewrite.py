@@ -6,20 +6,16 @@ A *site* is a place of a forward where one operator does what its source says in
     norm(x + residual), or total = x + residual; norm(total)
 
 The new forward is a method of a subclass of the class, so that ``isinstance``, ``super()``, the class's name and
-whatever wraps ``__call__`` (gradient checkpointing, hooks) stay as they are; what it calls (``fused``) decides at each
-call whether the operator applies. Rewritten is only what was read right: source that does not compile to the very
-code of the function that the class has (edited since, made by a macro) is left alone.
+whatever wraps it (gradient checkpointing, hooks) stay as they are; what it calls (``fused``) decides at each call whether
+the operator applies. Only source that is certainly the forward's is touched (``source``).
 """
 
 from __future__ import annotations
-
-import __future__
 
 import ast
 import copy
 import functools
 import importlib
-import inspect
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -29,10 +25,7 @@ from typing import Any
 import torch
 
 from . import fused
-
-_FUTURE = functools.reduce(lambda a, b: a | b, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))  # fmt: skip
-_Function = ast.FunctionDef
-
+from .source import SCOPES, Source, compiled, definition, path, source_of, target
 
 # What the forwards made here call, as attributes of their class. (A base would change the layout of its objects, whose
 # class could then not be assigned.)
@@ -66,8 +59,8 @@ class Site:
         return found if isinstance(found, torch.nn.Module) else None
 
 
-def _resolve(path: str, module: torch.nn.Module, names: dict[str, Any]) -> Any:
-    first, *rest = path.split(".")
+def _resolve(dotted: str, module: torch.nn.Module, names: dict[str, Any]) -> Any:
+    first, *rest = dotted.split(".")
     try:
         return functools.reduce(getattr, rest, module if first == "self" else names[first])
     except (AttributeError, KeyError):
@@ -75,76 +68,40 @@ def _resolve(path: str, module: torch.nn.Module, names: dict[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Source:
-    """The forward of a class: the tree of its source, what it compiles to, and its sites."""
+class Sites:
+    """The forward of a class and its sites."""
 
-    function: types.FunctionType
-    tree: ast.Module
+    source: Source
     sites: tuple[Site, ...]
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------
+_found: weakref.WeakKeyDictionary[type, Sites | None] = weakref.WeakKeyDictionary()
 
 
-def _definition(tree: ast.Module) -> _Function:
-    found = tree.body[0].body[0]  # type: ignore[attr-defined]
-    assert isinstance(found, _Function)
-    return found
-
-
-def _compiled(tree: ast.Module, function: types.FunctionType) -> types.CodeType:
-    flags = function.__code__.co_flags & _FUTURE
-    code = compile(tree, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)
-    for _ in range(2):  # module, class, function
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return code
-
-
-_sources: weakref.WeakKeyDictionary[type, Source | None] = weakref.WeakKeyDictionary()
-
-
-def source_of(cls: type[torch.nn.Module]) -> Source | None:
-    """The forward that a class has or inherits; None where it cannot be read for certain."""
-    if cls not in _sources:
-        try:
-            _sources[cls] = _read(cls)
-        except (OSError, TypeError, SyntaxError, ValueError, IndexError, StopIteration):  # no source, or a strange one
-            _sources[cls] = None
-    return _sources[cls]
-
-
-def _read(cls: type[torch.nn.Module]) -> Source | None:
-    function = inspect.unwrap(cls.forward)
-    if not isinstance(function, types.FunctionType) or type(cls) is not type:
-        return None
-    lines, first = inspect.getsourcelines(function)
-    # In a class of its name, where private names and super() compile as there, and at its lines and columns.
-    name = function.__qualname__.split(".")[-2]
-    tree = ast.parse("".join([f"class {name}:\n", *lines]))
-    ast.increment_lineno(tree, first - 2)
-    definition = _definition(tree)
-    if len(tree.body) > 1 or _compiled(tree, function) != function.__code__ or not definition.args.args:
-        return None
-    return Source(function, tree, tuple(_sites(definition)))
+def sites_of(cls: type[torch.nn.Module]) -> Sites | None:
+    """The sites of the forward that a class has or inherits; None if it has none, or cannot be read for certain."""
+    if cls not in _found:
+        source = source_of(cls.forward)
+        sites = tuple(_sites(source.definition)) if source is not None else ()
+        _found[cls] = Sites(source, sites) if source is not None and sites else None
+    return _found[cls]
 
 
 # ---- sites ------------------------------------------------------------------------------------------------------
 
 
-def _sites(definition: _Function) -> Iterator[Site]:
-    if definition.args.args[0].arg != "self":
+def _sites(method: ast.FunctionDef) -> Iterator[Site]:
+    if [a.arg for a in method.args.args[:1]] != ["self"]:
         return
-    names = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    local = (names | {n.arg for n in ast.walk(definition) if isinstance(n, ast.arg)}) - {"self"}
-    for block in _blocks(definition):
+    if any(isinstance(n, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for n in ast.walk(method)):
+        return  # what the analysis below does not follow
+    names = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    local = (names | {n.arg for n in ast.walk(method) if isinstance(n, ast.arg)}) - {"self"}
+    for block in _blocks(method):
         for place in range(len(block)):
-            for site in (*_sums(block, place), *_gates(definition, block, place)):
+            for site in (*_sums(block, place), *_gates(method, block, place)):
                 if site.callee.split(".")[0] not in local:
                     yield site
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
-           ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -153,7 +110,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         if isinstance(block, list) and block:
             yield block
             for statement in block:
-                if not isinstance(statement, (*_SCOPES, ast.Try)):
+                if not isinstance(statement, (*SCOPES, ast.Try)):
                     yield from _blocks(statement)
 
 
@@ -165,31 +122,15 @@ def _own(statement: ast.stmt) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        if not isinstance(node, _SCOPES):
+        if not isinstance(node, SCOPES):
             stack.extend(ast.iter_child_nodes(node))
-
-
-def _path(node: ast.AST) -> str | None:
-    """``self.act_fn``, ``torch.nn.functional.silu``."""
-    if isinstance(node, ast.Attribute):
-        before = _path(node.value)
-        return before and f"{before}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else None
 
 
 def _call_of_one(node: ast.AST) -> tuple[str, ast.Call] | None:
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        path = _path(node.func)
-        if path is not None and not isinstance(node.args[0], ast.Starred):
-            return path, node
-    return None
-
-
-def _target(statement: ast.stmt) -> str | None:
-    """The one name that a statement assigns to."""
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        return target.id if isinstance(target, ast.Name) else None
+        callee = path(node.func)
+        if callee is not None and not isinstance(node.args[0], ast.Starred):
+            return callee, node
     return None
 
 
@@ -198,17 +139,17 @@ def _mentions(nodes: ast.AST | list[ast.stmt], name: str) -> list[ast.Name]:
     return [n for node in each for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name]
 
 
-def _is_dead_after(definition: _Function, block: list[ast.stmt], start: int, end: int, name: str) -> bool:
+def _is_dead_after(method: ast.FunctionDef, block: list[ast.stmt], start: int, end: int, name: str) -> bool:
     """Whether what a name holds from statement ``start`` on is read in ``start``..``end`` alone."""
-    if any(_mentions(n, name) for n in ast.walk(definition) if isinstance(n, _SCOPES) and n is not definition):
+    if any(_mentions(n, name) for n in ast.walk(method) if isinstance(n, SCOPES) and n is not method):
         return False
-    if _target(block[end]) == name:
+    if target(block[end]) == name:
         return True
-    if block is not definition.body:
+    if block is not method.body:
         inside = sum(len(_mentions(s, name)) for s in block[start : end + 1])
-        return len(_mentions(definition, name)) == inside
+        return len(_mentions(method, name)) == inside
     for statement in block[end + 1 :]:
-        if _target(statement) == name and not _mentions(statement.value, name):  # type: ignore[attr-defined]
+        if target(statement) == name and not _mentions(statement.value, name):  # type: ignore[attr-defined]
             return True
         if _mentions(statement, name):
             return False
@@ -221,34 +162,37 @@ def _helper(name: str, *args: ast.expr, **kwargs: ast.expr) -> ast.Call:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    return not any(isinstance(n, ast.Call | ast.Await | ast.NamedExpr) for n in ast.walk(node))
+    return not any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 
-def _gates(definition: _Function, block: list[ast.stmt], place: int) -> Iterator[Site]:
+def _gates(method: ast.FunctionDef, block: list[ast.stmt], place: int) -> Iterator[Site]:
     """act(gate) * up in a statement, where up is any expression, and act(gate) may be a local that is only used here."""
     for product in _own(block[place]):
         if not (isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)):
             continue
-        for act_left, (side, other) in ((True, (product.left, product.right)), (False, (product.right, product.left))):
-            site = _gate(definition, block, place, product, side, other, act_left)
+        for act_left, (side, other) in (
+            (True, (product.left, product.right)),
+            (False, (product.right, product.left)),
+        ):
+            site = _gate(method, block, place, product, side, other, act_left)
             if site is not None:
                 yield site
                 break
 
 
 def _gate(
-    definition: _Function, block: list[ast.stmt], place: int, product: ast.BinOp, side: ast.expr, other: ast.expr,
+    method: ast.FunctionDef, block: list[ast.stmt], place: int, product: ast.BinOp, side: ast.expr, other: ast.expr,
     act_left: bool,
 ) -> Site | None:  # fmt: skip
     if isinstance(side, ast.Name):
-        return _gate_of_local(definition, block, place, product, side, act_left)
+        return _gate_of_local(method, block, place, product, side, act_left)
     found = _call_of_one(side)
     if found is None:
         return None
-    path, call = found
+    callee, call = found
     if act_left and isinstance(call.args[0], ast.Name) and not _is_plain(other):
         return None  # up might change what act has seen
-    halves = _halves(definition, block, place, call.args[0], other)
+    halves = _halves(method, block, place, call.args[0], other)
     if halves is not None:
         whole, gate_first, before = halves
 
@@ -256,7 +200,7 @@ def _gate(
             func = node.left.func if act_left else node.right.func  # type: ignore[attr-defined]
             return _helper("_avo_gated_packed", func, whole(), ast.Constant(gate_first))
 
-        return Site("gate", path, gate_first, {id(product): packed, **before})
+        return Site("gate", callee, gate_first, {id(product): packed, **before})
 
     def pair(node: ast.AST) -> ast.AST:
         act, up = (node.left, node.right) if act_left else (node.right, node.left)  # type: ignore[attr-defined]
@@ -264,20 +208,25 @@ def _gate(
         parts = {"act": act.func, "gate": act.args[0]}
         return _helper("_avo_gated", **({**parts, "up": up} if act_left else {"up": up, **parts}))
 
-    return Site("gate", path, None, {id(product): pair})
+    return Site("gate", callee, None, {id(product): pair})
 
 
 def _gate_of_local(
-    definition: _Function, block: list[ast.stmt], place: int, product: ast.BinOp, side: ast.Name, act_left: bool
+    method: ast.FunctionDef,
+    block: list[ast.stmt],
+    place: int,
+    product: ast.BinOp,
+    side: ast.Name,
+    act_left: bool,
 ) -> Site | None:
     """h = act(gate); ...; h * up."""
     start = next((i for i in range(place - 1, -1, -1) if _mentions(block[i], side.id)), None)
-    if start is None or _target(block[start]) != side.id or len(_loads(block[place], side.id)) != 1:
+    if start is None or target(block[start]) != side.id or len(_loads(block[place], side.id)) != 1:
         return None
     found = _call_of_one(block[start].value)  # type: ignore[attr-defined]
-    if found is None or not _is_dead_after(definition, block, start, place, side.id):
+    if found is None or not _is_dead_after(method, block, start, place, side.id):
         return None
-    path, call = found
+    callee, call = found
     between = block[start + 1 : place]
     simple = all(isinstance(s, ast.Assign | ast.AnnAssign) for s in between)
     if not simple or ((between or not _is_plain(product)) and _is_plain(call.args[0])):
@@ -287,7 +236,7 @@ def _gate_of_local(
         gate, up = (node.left, node.right) if act_left else (node.right, node.left)  # type: ignore[attr-defined]
         return _helper("_avo_gated", copy.deepcopy(call.func), gate, up)
 
-    return Site("gate", path, None, {id(call): lambda node: node.args[0], id(product): pair})  # type: ignore[attr-defined]
+    return Site("gate", callee, None, {id(call): lambda node: node.args[0], id(product): pair})  # type: ignore[attr-defined]
 
 
 def _loads(node: ast.AST, name: str) -> list[ast.Name]:
@@ -295,7 +244,7 @@ def _loads(node: ast.AST, name: str) -> list[ast.Name]:
 
 
 def _halves(
-    definition: _Function, block: list[ast.stmt], place: int, gate: ast.expr, up: ast.expr
+    method: ast.FunctionDef, block: list[ast.stmt], place: int, gate: ast.expr, up: ast.expr
 ) -> tuple[Callable[[], ast.expr], bool, dict[int, Callable[[ast.AST], ast.AST]]] | None:
     """a, b = x.chunk(2, dim=-1) in the statement before, and a, b used here alone.
 
@@ -304,13 +253,15 @@ def _halves(
     if place == 0 or not (isinstance(gate, ast.Name) and isinstance(up, ast.Name)) or gate.id == up.id:
         return None
     chunk = block[place - 1]
-    if not (isinstance(chunk, ast.Assign) and len(chunk.targets) == 1 and isinstance(chunk.targets[0], ast.Tuple)):
+    if not (
+        isinstance(chunk, ast.Assign) and len(chunk.targets) == 1 and isinstance(chunk.targets[0], ast.Tuple)
+    ):
         return None
     names = [t.id if isinstance(t, ast.Name) else None for t in chunk.targets[0].elts]
     if sorted(map(str, names)) != sorted((gate.id, up.id)):
         return None
     for name in (gate.id, up.id):
-        if len(_loads(block[place], name)) != 1 or not _is_dead_after(definition, block, place - 1, place, name):
+        if len(_loads(block[place], name)) != 1 or not _is_dead_after(method, block, place - 1, place, name):
             return None
     if _chunked(chunk.value) is None:
         return None
@@ -321,9 +272,11 @@ def _halves(
 
 def _chunked(node: ast.expr) -> ast.expr | None:
     """x of x.chunk(2, dim=-1) and torch.chunk(x, 2, dim=-1)."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "chunk"):
+    if not (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "chunk"
+    ):
         return None
-    args = node.args if _path(node.func.value) == "torch" else [node.func.value, *node.args]
+    args = node.args if path(node.func.value) == "torch" else [node.func.value, *node.args]
     values = [ast.unparse(a) for a in (*args[1:], *(k.value for k in node.keywords))]
     names = [k.arg for k in node.keywords]
     fits = values == ["2", "-1"] and names in ([], ["dim"], ["chunks", "dim"])
@@ -340,13 +293,13 @@ def _sums(block: list[ast.stmt], place: int) -> Iterator[Site]:
                 return ast.Subscript(_added(node.func, node.args[0]), ast.Constant(0), ast.Load())  # type: ignore[attr-defined]
 
             yield Site("norm", found[0], None, {id(node): alone})
-    total = _target(block[place])
+    total = target(block[place])
     if total is None or not _is_sum(block[place].value):  # type: ignore[attr-defined]
         return
     names = {total}
     for after in block[place + 1 :]:
-        target = _target(after)
-        if target is None:
+        name = target(after)
+        if name is None:
             return
         value = after.value  # type: ignore[attr-defined]
         found = _call_of_one(value)
@@ -357,12 +310,12 @@ def _sums(block: list[ast.stmt], place: int) -> Iterator[Site]:
         if not isinstance(value, ast.Name):
             return
         if value.id in names:
-            names.add(target)
+            names.add(name)
         else:
-            names.discard(target)
+            names.discard(name)
 
 
-def _named_sum(add: ast.stmt, use: ast.stmt, call: ast.Call, path: str) -> Site:
+def _named_sum(add: ast.stmt, use: ast.stmt, call: ast.Call, callee: str) -> Site:
     local = f"_avo_normed_{add.lineno}"
 
     def first(node: ast.AST) -> ast.AST:
@@ -374,7 +327,7 @@ def _named_sum(add: ast.stmt, use: ast.stmt, call: ast.Call, path: str) -> Site:
         both = ast.Tuple([*node.targets, ast.Name(local, ast.Store())], ast.Store())  # type: ignore[attr-defined]
         return ast.Assign([both], ast.Tuple([ast.Name(local, ast.Load()), ast.Constant(None)], ast.Load()))
 
-    return Site("norm", path, None, {id(add): first, id(use): second})
+    return Site("norm", callee, None, {id(add): first, id(use): second})
 
 
 def _is_sum(node: ast.expr) -> bool:
@@ -388,7 +341,9 @@ def _added(norm: ast.expr, total: ast.BinOp) -> ast.Call:
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 _Places = tuple[int, ...]
-_rewritten: weakref.WeakKeyDictionary[type, dict[_Places, type[torch.nn.Module] | None]] = weakref.WeakKeyDictionary()
+_rewritten: weakref.WeakKeyDictionary[type, dict[_Places, type[torch.nn.Module] | None]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def rewritten(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Module] | None:
@@ -404,17 +359,17 @@ def rewritten(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Modu
 
 
 def _make(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Module] | None:
-    source = source_of(cls)
-    if source is None or type(cls) is not type or not _can_wrap_again(cls.forward):
+    found = sites_of(cls)
+    if found is None or type(cls) is not type or not _can_wrap_again(cls.forward):
         return None
     # Sites name nodes by id, so they are found again in the copy.
-    tree = copy.deepcopy(source.tree)
-    sites = tuple(_sites(_definition(tree)))
+    source, tree = found.source, copy.deepcopy(found.source.tree)
+    sites = tuple(_sites(definition(tree)))
     new: dict[int, Callable[[ast.AST], Any]] = {}
     for place in places:
         new.update(sites[place].new)
     tree = ast.fix_missing_locations(_Exchange(new).visit(tree))
-    forward = _wrapped_again(cls.forward, source.function, _compiled(tree, source.function))
+    forward = _wrapped_again(cls.forward, source.function, compiled(tree, source.function))
     made = type(cls.__name__, (cls,), {**_HELPERS, "__module__": __name__, "__doc__": cls.__doc__})
     for name in vars(made).keys() - _HELPERS.keys() - {"__module__", "__doc__", "forward"}:
         if vars(made)[name] is not getattr(cls, name, None):
@@ -422,7 +377,9 @@ def _make(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Module] 
     # After that: transformers' __init_subclass__ wraps the forward of a subclass (gradient checkpointing) once more.
     made.forward = forward  # type: ignore[method-assign]
     # pickle finds the class by this name, below: what it was made of.
-    made.__qualname__ = f"{cls.__module__}:{cls.__qualname__}".replace(".", "/") + ":" + ",".join(map(str, places))
+    made.__qualname__ = (
+        f"{cls.__module__}:{cls.__qualname__}".replace(".", "/") + ":" + ",".join(map(str, places))
+    )
     return made
 
 
@@ -439,7 +396,9 @@ class _Exchange(ast.NodeTransformer):
 def _wrapped_again(outer: Any, inner: types.FunctionType, code: types.CodeType) -> types.FunctionType:
     """``inner`` with other code, within the decorators that ``outer`` has around it (each by functools.wraps)."""
     if outer is inner:
-        made = types.FunctionType(code, inner.__globals__, inner.__name__, inner.__defaults__, inner.__closure__)
+        made = types.FunctionType(
+            code, inner.__globals__, inner.__name__, inner.__defaults__, inner.__closure__
+        )
         made.__kwdefaults__ = inner.__kwdefaults__
         made.__qualname__ = inner.__qualname__
         made.__annotations__ = inner.__annotations__
@@ -468,7 +427,10 @@ def _holds(cell: types.CellType, value: Any) -> bool:
 
 def _can_wrap_again(function: Any) -> bool:
     while (inner := getattr(function, "__wrapped__", None)) is not None:
-        if not isinstance(function, types.FunctionType) or [_holds(c, inner) for c in function.__closure__ or ()].count(True) != 1:
+        if (
+            not isinstance(function, types.FunctionType)
+            or [_holds(c, inner) for c in function.__closure__ or ()].count(True) != 1
+        ):
             return False
         function = inner
     return isinstance(function, types.FunctionType)
