@@ -25,6 +25,16 @@ from avo_ops import nn as avo
 from avo_ops.nn import foreign, functional, fused, modules, rewrite
 from avo_ops.nn.formula import formula_of
 
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """What is tiny is only slowed down by threads, by a hundred times where others use the cores too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 # torch twin, ours, constructor arguments
 TWINS = {
     "layer_norm": (nn.LayerNorm, avo.LayerNorm, (16,), {}),
@@ -115,11 +125,10 @@ def test_twin_computes_the_same(name, dtype):
         dtype = torch.float64
     x = data(a).to(dtype)
     x[0, 0, :4] = torch.tensor([0.0, 6.0, -3.0, 3.0])  # kinks
-    if dtype != torch.bfloat16:
-        return assert_same_behaviour(a, b, x)
-    # Against float32: torch's own rounds in between. A result is rounded once, a weight's gradient where it is summed.
-    exact = copy.deepcopy(a)
-    assert_same_behaviour(_InFloat32(exact), b.to(dtype), x, rtol=2**-7, atol=2**-7)
+    if dtype == torch.bfloat16:  # against float32: torch's own rounds in between
+        assert_same_behaviour(_InFloat32(copy.deepcopy(a)), b.to(dtype), x, rtol=2**-7, atol=2**-7)
+    else:
+        assert_same_behaviour(a, b, x)
 
 
 class _InFloat32(nn.Module):
@@ -730,7 +739,7 @@ class PreNorm(Block):
 
 
 class WithSuper(OneLine):
-    fused = ("add_layer_norm", "swiglu")
+    fused = ("add_layer_norm",)  # that of super() is another function
 
     def forward(self, x, *, scale=1.5):
         return self.norm(x + super().forward(x) * scale)
@@ -820,7 +829,7 @@ class ChangedBeforeTheNorm(Block):
 
 class Shadowed(Block):
     def forward(self, x):
-        F = self  # noqa: N806
+        F = self
         return F.act(self.gate(x)) * self.up(x)
 
 
@@ -837,19 +846,6 @@ class InAComprehension(Block):
         return sum(self.act(self.gate(x)) * self.up(x) for _ in range(2))
 
 
-class OddChunks(Block):
-    def forward(self, x):
-        one, two = self.both(x).chunk(2, dim=0)
-        return (
-            self.act(
-                one.sum(-1, True),
-            )
-            * two.mean()
-            if False
-            else one + two
-        )
-
-
 class WithMeta(type):
     pass
 
@@ -861,7 +857,7 @@ class OfMeta(Block, metaclass=WithMeta):
 
 class Intrusive(Block):
     def __init_subclass__(cls, **kwargs):
-        cls.limit = -1
+        cls.limit = [cls]
 
 
 class OfIntrusive(Intrusive):
@@ -884,7 +880,7 @@ class Edited(Block):
 Edited.forward.__code__ = Edited.forward.__code__.replace(co_consts=(None, 2))  # not what the source says
 
 LEFT = [UsedAgain, UsedInAnotherIteration, UsedByAFunction, UpMightChangeTheGate, ChangedBeforeTheNorm, Shadowed,
-        InTry, InAComprehension, OddChunks, OfMeta, OfIntrusive, Unread, Edited]  # fmt: skip  # noqa: F821
+        InTry, InAComprehension, OfMeta, OfIntrusive, Unread, Edited]  # fmt: skip  # noqa: F821
 
 
 @pytest.fixture
@@ -1027,7 +1023,7 @@ def test_operands_that_do_not_fit_take_the_way_that_was_written(gate, up, operat
     if gate.is_floating_point():
         torch.testing.assert_close(fused.gated(act, gate, up), relu(gate) * up)
         norm = avo.LayerNorm(4)
-        y, total = fused.add_norm(norm, gate, up)
+        _, total = fused.add_norm(norm, gate, up)
         torch.testing.assert_close(total, gate + up)
     else:
         with contextlib.suppress(RuntimeError):  # as ReLU on integers itself
@@ -1275,7 +1271,10 @@ MODELS = {
     # the model, its config, and the operators in rewritten forwards
     "llama": ("LlamaForCausalLM", "LlamaConfig", LLAMA, "add_rms_norm swiglu"),
     "mistral": ("MistralForCausalLM", "MistralConfig", LLAMA, "add_rms_norm swiglu"),
-    "mixtral": ("MixtralForCausalLM", "MixtralConfig", {**LLAMA, "num_local_experts": 2}, "add_rms_norm swiglu_packed"),
+    "mixtral": (
+        "MixtralForCausalLM", "MixtralConfig",
+        {**LLAMA, "num_local_experts": 2, "experts_implementation": "eager"}, "add_rms_norm swiglu_packed",
+    ),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", LLAMA, "add_rms_norm swiglu"),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**LLAMA, "head_dim": 16}, "add_rms_norm swiglu"),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", LLAMA, "add_rms_norm swiglu_packed"),
@@ -1292,7 +1291,7 @@ MODELS = {
     "gpt2": (
         "GPT2LMHeadModel", "GPT2Config",
         {"vocab_size": 50, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0},
-        "add_layer_norm",
+        "",  # a branch stands between its sum and its norm
     ),
     "vit": ("ViTForImageClassification", "ViTConfig", {**WIDTH, "image_size": 16, "patch_size": 8}, "add_layer_norm"),
     "dinov2": (

@@ -148,36 +148,27 @@ ACTIVATION_RULES: dict[str, Rule] = {
 
 # Norms are known by the formula of their forward (``formula``), whatever their class is called: there are hundreds.
 _ROOT = "torch.rsqrt(f.pow(2).mean(-1, keepdim=True) + self.EPS)"
-FORMULAS: dict[str, Rule] = dict(
-    (
-        # Llama and those that follow it: the normalised row is rounded before it is multiplied.
-        (f"self.weight * (f * {_ROOT}).to(x.dtype)", Rule(PromotedRMSNorm, _norm)),
-        (f"(f * {_ROOT}).to(x.dtype) * self.weight", Rule(PromotedRMSNorm, _norm)),
-        # OLMo 2, gpt-oss; Helium; Moshi: rounded once.
-        (f"(self.weight * (f * {_ROOT})).to(x.dtype)", Rule(RMSNorm, _norm)),
-        (f"(self.weight.to(torch.float32) * (f * {_ROOT})).to(x.dtype)", Rule(RMSNorm, _norm)),
-        (f"(f * {_ROOT} * self.weight.to(torch.float32)).to(x.dtype)", Rule(RMSNorm, _norm)),
-        # Gemma; Gemma 3n and 4.
-        (f"(f * {_ROOT} * (1.0 + self.weight.to(torch.float32))).to(x.dtype)", Rule(OffsetRMSNorm, _norm)),
-        (
-            f"(f * {_ROOT} * self.weight.to(torch.float32) if self.with_scale else f * {_ROOT}).to(x.dtype)",
-            Rule(RMSNorm, _norm),
-        ),
-        (f"(f * {_ROOT}).to(x.dtype)", Rule(BareRMSNorm, _eps)),
-        # T5
-        (
-            f"self.weight * ((x * {_ROOT}).to(self.weight.dtype) if self.weight.dtype in [torch.float16, torch.bfloat16]"
-            f" else x * {_ROOT})",
-            Rule(T5RMSNorm, _norm),
-        ),
-        # Cohere
-        (
-            "(self.weight.to(torch.float32) * ((f - f.mean(-1, keepdim=True)) * torch.rsqrt("
-            "(f - f.mean(-1, keepdim=True)).pow(2).mean(-1, keepdim=True) + self.EPS))).to(x.dtype)",
-            Rule(LayerNorm, _norm_without_bias),
-        ),
-    )
-)
+FORMULAS: dict[str, Rule] = {
+    # Llama and those that follow it: the normalised row is rounded before it is multiplied.
+    f"self.weight * (f * {_ROOT}).to(x.dtype)": Rule(PromotedRMSNorm, _norm),
+    f"(f * {_ROOT}).to(x.dtype) * self.weight": Rule(PromotedRMSNorm, _norm),
+    # OLMo 2, gpt-oss; Helium; Moshi: rounded once.
+    f"(self.weight * (f * {_ROOT})).to(x.dtype)": Rule(RMSNorm, _norm),
+    f"(self.weight.to(torch.float32) * (f * {_ROOT})).to(x.dtype)": Rule(RMSNorm, _norm),
+    f"(f * {_ROOT} * self.weight.to(torch.float32)).to(x.dtype)": Rule(RMSNorm, _norm),
+    # Gemma; Gemma 3n and 4.
+    f"(f * {_ROOT} * (1.0 + self.weight.to(torch.float32))).to(x.dtype)": Rule(OffsetRMSNorm, _norm),
+    f"(f * {_ROOT} * self.weight.to(torch.float32) if self.with_scale else f * {_ROOT}).to(x.dtype)": Rule(
+        RMSNorm, _norm
+    ),
+    f"(f * {_ROOT}).to(x.dtype)": Rule(BareRMSNorm, _eps),
+    # T5
+    f"self.weight * ((x * {_ROOT}).to(self.weight.dtype) if self.weight.dtype in [torch.float16, torch.bfloat16] "
+    f"else x * {_ROOT})": Rule(T5RMSNorm, _norm),
+    # Cohere
+    "(self.weight.to(torch.float32) * ((f - f.mean(-1, keepdim=True)) * torch.rsqrt((f - f.mean(-1, keepdim=True))"
+    ".pow(2).mean(-1, keepdim=True) + self.EPS))).to(x.dtype)": Rule(LayerNorm, _norm_without_bias),
+}
 # Spellings of the same, in the order in which they are exchanged.
 _SPELLINGS = (
     (r"\bself\.(?:variance_epsilon|epsilon|eps)\b", "self.EPS"),

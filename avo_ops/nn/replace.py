@@ -20,12 +20,14 @@ from torch.nn.utils import parametrize
 
 from .foreign import ACTIVATION_RULES, TORCH_RULES, Rule, rule_of_formula
 from .functional import FUNCTIONS
-from .modules import TWINS, QuickGELU, RMSNorm, SquaredReLU
+from .modules import GLU, TWINS, LayerNorm, LogSoftmax, QuickGELU, RMSNorm, Softmax, Softmax2d, SquaredReLU
 from .rewrite import is_rewritten, rewritten, sites_of
 
 Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
 _OURS = (*TWINS, QuickGELU, SquaredReLU)
+_NORMS = (LayerNorm, RMSNorm)
+_ACTIVATIONS = tuple(set(_OURS) - {*_NORMS, Softmax, Softmax2d, LogSoftmax, GLU})
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
 _RELATED_FUNCTIONS: tuple[Callable[..., Any], ...] = (
@@ -351,7 +353,7 @@ def _visit_forward(
     operators = sorted({operator for operator in found if operator is not None})
     for site, operator in zip(known.sites, found, strict=True):
         callee = site.module(module)
-        if operator is None and isinstance(callee, (*_OURS, RMSNorm)):
+        if operator is None and isinstance(callee, _NORMS if site.kind == "norm" else _ACTIVATIONS):
             reason = (
                 f"no fused operator for its {site.callee.removeprefix('self.')}, {_class_name(type(callee))}"
             )
