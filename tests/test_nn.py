@@ -961,6 +961,18 @@ def test_an_activation_without_a_fused_operator_is_reported():
     assert not any("with" in r.new for r in avo.replace(OneLine(), exclude="act").replaced)
 
 
+def test_a_block_is_chosen_with_what_it_is_fused_with():
+    model = nn.Sequential(PreNorm(), nn.SiLU())
+    report = avo.replace(model, only=PreNorm)
+    assert sorted(r.name for r in report.replaced) == ["0", "0.act", "0.norm"] and type(model[1]) is nn.SiLU
+    assert not any("with" in r.new for r in avo.replace(PreNorm(), forwards=False).replaced)
+    patched = PreNorm()
+    patched.forward = functools.partial(PreNorm.forward, patched)
+    assert [x.reason for x in avo.replace(patched).left] == ["has a forward of its own, set on the object"]
+    shared = nn.ModuleList([OneLine()] * 2)
+    assert [r.name for r in avo.replace(shared).replaced if "with" in r.new] == ["0", "1"]
+
+
 def hooked(block, kind):
     if kind == "hook":
         block.act.register_forward_hook(lambda m, args, y: 2 * y)

@@ -113,24 +113,35 @@ def replace(
     only: Selection | None = None,
     exclude: Selection = (),
     functions: bool = True,
+    forwards: bool = True,
 ) -> Report:
     """Gives the supported modules of ``model`` (itself included) their avo_ops class, in place.
 
-    Supported: ``torch.nn.LayerNorm, RMSNorm, GELU, SiLU, Softmax``, subclasses of them that define nothing
-    but a constructor, and the activations and RMS norms of transformers. They stay the same objects:
-    parameters, buffers, hooks, dtype, device and sharing are untouched. :func:`restore` undoes it; a second
-    call finds nothing more to do.
+    - Norms, activations, softmax: those of ``torch.nn`` that :mod:`avo_ops.nn` has a twin of, subclasses of them
+      that define nothing but a constructor, the activations of transformers, and RMS and layer norms written
+      out in a forward (Llama's, T5's, Gemma's, Cohere's), known by their formula whatever their class is called.
+    - Blocks whose forward says ``act(gate) * up`` or ``norm(x + residual)`` (and the same over local variables):
+      gated MLPs become ``swiglu``, ``geglu``, ``reglu`` or ``sigmoid_gate``, of two tensors or of the halves of
+      one, and additions before a norm ``add_rms_norm`` and ``add_layer_norm``. The class that they get is a
+      subclass of theirs with another forward, made of the source of their own.
+
+    They stay the same objects: parameters, buffers, hooks, dtype, device and sharing are untouched.
+    :func:`restore` undoes it; a second call finds nothing more to do. Hooks on an activation or a norm, or
+    another one in its place, count at any time: the block then runs as it was written.
 
     Args:
         model: the model. It may be on any device and in any dtype.
         only: replace these alone. Classes, or names as in ``model.named_modules()``; a name stands for all
-            below it too, and may hold ``*``. Anything else is neither changed nor reported.
+            below it too, and may hold ``*``; a block, for the activations and norms that it is fused with.
+            Anything else is neither changed nor reported.
         exclude: leave these alone, given in the same way; they are reported as left.
-        functions: also exchange attributes that are exactly ``torch.nn.functional.gelu`` or ``.silu``.
+        functions: also exchange attributes that are exactly a function of ``torch.nn.functional`` with a twin
+            (``self.act = F.gelu``).
+        forwards: also fuse in the forwards of blocks.
 
     Returns:
-        a :class:`Report`: what was replaced, what was left and why. Only norms, activations and softmax
-        appear.
+        a :class:`Report`: what was replaced, what was left and why. Only norms, activations, softmax, and
+        blocks that could be fused appear.
 
     Raises:
         TypeError: ``model`` is no module.
@@ -149,6 +160,8 @@ def replace(
     # A module named twice is excluded as a whole if one of its names is: it is one object.
     excluded = {id(m) for name, m in places if unwanted.matches(name, type(m))}
     chosen = {id(m) for name, m in places if wanted is None or wanted.matches(name, type(m))}
+    if forwards:
+        chosen = _with_their_parts(places, chosen)
 
     report = Report()
     outcomes: dict[int, str | None] = {}
@@ -161,7 +174,8 @@ def replace(
             continue
         if functions:
             _visit_functions(report, name, module, id(module) in excluded)
-        _visit_forward(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
+        if forwards:
+            _visit_forward(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
     _note_fast_paths(report, places)
     return report
 
@@ -336,44 +350,62 @@ def _visit_forward(
     """Gives a module a forward with fused operators, where the source of its own has a place for them."""
     if id(module) in outcomes or isinstance(module, (*_OURS, torch.jit.ScriptModule)):
         return  # it is one operator itself, or has been found to be none
-    where = name or "(the model itself)"
+    where, known = name or "(the model itself)", sites_of(old)
     if is_rewritten(type(module)):
         if old is not type(module):  # its second place
-            report.replaced.append(
-                Replaced(where, _class_name(old), _fused_name(old, _record(module)["operators"]))
-            )
+            new_name = _fused_name(old, _record(module)["operators"])
+            report.replaced.append(Replaced(where, _class_name(old), new_name))
         return
-    if "forward" in module.__dict__ or parametrize.is_parametrized(module):
-        return
-    known = sites_of(old)
     if known is None:
         return
-    found = [site.operator(module, known.source.function.__globals__) for site in known.sites]
-    places = tuple(i for i, operator in enumerate(found) if operator is not None)
-    operators = sorted({operator for operator in found if operator is not None})
-    for site, operator in zip(known.sites, found, strict=True):
-        callee = site.module(module)
-        if operator is None and isinstance(callee, _NORMS if site.kind == "norm" else _ACTIVATIONS):
-            reason = (
-                f"no fused operator for its {site.callee.removeprefix('self.')}, {_class_name(type(callee))}"
-            )
+    found = {
+        i: site.operator(module, known.source.function.__globals__) for i, site in enumerate(known.sites)
+    }
+    for i, operator in found.items():
+        callee = known.sites[i].module(module)
+        if operator is None and isinstance(callee, _NORMS if known.sites[i].kind == "norm" else _ACTIVATIONS):
+            part = known.sites[i].callee.removeprefix("self.")
+            reason = f"no fused operator for its {part}, {_class_name(type(callee))}"
             report.left.append(Left(where, _class_name(old), reason))
-    if not places:
+    operators = {i: operator for i, operator in found.items() if operator is not None}
+    if not operators:
         return
-    if excluded:
-        reason = "excluded by the caller"
-    elif any(c.__name__ == "FSDPModule" for c in old.__mro__):
-        reason = "is sharded already: replace before fully_shard"
+    outcome = "excluded by the caller" if excluded else _exchange_forward(module, operators)
+    if outcome is None:
+        new_name = _fused_name(old, _record(module)["operators"])
+        report.replaced.append(Replaced(where, _class_name(old), new_name))
     else:
-        new = rewritten(old, places)
-        reason = "its forward cannot be exchanged alone (a metaclass, a decorator)" if new is None else None
-    if reason is not None:
-        report.left.append(Left(where, _class_name(old), reason))
-        return
+        report.left.append(Left(where, _class_name(old), outcome))
+
+
+def _exchange_forward(module: torch.nn.Module, operators: dict[int, str]) -> str | None:
+    """Puts operators in the places of the module's forward; returns the reason if it must not be done."""
+    old = type(module)
+    if "forward" in module.__dict__:
+        return "has a forward of its own, set on the object"
+    if parametrize.is_parametrized(module):
+        return "is parametrized: replace first, then register the parametrization"
+    if any(c.__name__ == "FSDPModule" for c in old.__mro__):
+        return "is sharded already: replace before fully_shard"
+    new = rewritten(old, tuple(operators))
+    if new is None:
+        return "its forward cannot be exchanged alone (a metaclass, a decorator)"
     record = _record(module)
-    record["cls"], record["operators"] = old, operators
+    record["cls"], record["operators"] = old, sorted(set(operators.values()))
     module.__class__ = new
-    report.replaced.append(Replaced(where, _class_name(old), _fused_name(old, operators)))
+    return None
+
+
+def _with_their_parts(places: list[tuple[str, torch.nn.Module]], chosen: set[int]) -> set[int]:
+    """The chosen modules, and the activations and norms that their forwards could take into an operator."""
+    found = set(chosen)
+    for _, module in places:
+        known = sites_of(type(module)) if id(module) in chosen else None
+        for site in known.sites if known is not None else ():
+            part = site.module(module)
+            if part is not None and isinstance(_rule_for(type(part)), Rule):
+                found.add(id(part))
+    return found
 
 
 def _fused_name(cls: type[torch.nn.Module], operators: list[str]) -> str:

@@ -81,7 +81,7 @@ _found: weakref.WeakKeyDictionary[type, Sites | None] = weakref.WeakKeyDictionar
 def sites_of(cls: type[torch.nn.Module]) -> Sites | None:
     """The sites of the forward that a class has or inherits; None if it has none, or cannot be read for certain."""
     if cls not in _found:
-        source = source_of(cls.forward)
+        source = source_of(getattr(cls, "forward", None))
         sites = tuple(_sites(source.definition)) if source is not None else ()
         _found[cls] = Sites(source, sites) if source is not None and sites else None
     return _found[cls]

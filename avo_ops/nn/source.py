@@ -8,7 +8,6 @@ import functools
 import inspect
 import linecache
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
 
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -37,13 +36,13 @@ def definition(tree: ast.Module) -> ast.FunctionDef:
     return found
 
 
-def source_of(method: Callable[..., object]) -> Source | None:
+def source_of(method: object) -> Source | None:
     """The source of a method, without what its decorators add (each by functools.wraps).
 
     None if there is none, or if it does not compile to the very code that the method has: it was edited since, or
     made in another way.
     """
-    function = inspect.unwrap(method)
+    function = inspect.unwrap(method) if callable(method) else None
     if not isinstance(function, types.FunctionType):
         return None
     try:
