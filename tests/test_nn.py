@@ -10,6 +10,7 @@ import importlib
 import inspect
 import io
 import pickle
+import types
 import warnings
 import weakref
 
@@ -24,6 +25,7 @@ import avo_ops  # noqa: F401  (registers the operators)
 from avo_ops import nn as avo
 from avo_ops.nn import foreign, functional, fused, modules, rewrite
 from avo_ops.nn.formula import formula_of
+from avo_ops.nn.source import source_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -829,8 +831,8 @@ class ChangedBeforeTheNorm(Block):
 
 class Shadowed(Block):
     def forward(self, x):
-        F = self
-        return F.act(self.gate(x)) * self.up(x)
+        F = types.SimpleNamespace(silu=torch.tanh)
+        return F.silu(self.gate(x)) * self.up(x)
 
 
 class InTry(Block):
@@ -1167,6 +1169,16 @@ class OtherEps(nn.Module):
         variance = hidden_states.pow(2).mean(-1, keepdim=True)
         hidden_states = hidden_states * torch.rsqrt(variance - self.variance_epsilon)
         return self.weight * hidden_states.to(input_dtype)
+
+
+def test_a_formula_is_of_torch_itself():
+    llama = foreign_class("llama.LlamaRMSNorm")
+    other = types.SimpleNamespace(float32=torch.float32, rsqrt=torch.sqrt)
+    changed = types.FunctionType(llama.forward.__code__, {"torch": other}, "forward")
+    changed.__qualname__ = llama.forward.__qualname__
+    cls = type("Changed", (llama,), {"forward": changed})
+    assert source_of(changed) is not None and formula_of(cls) is None
+    assert formula_of(type("Same", (llama,), {})) == formula_of(llama)
 
 
 def test_another_formula_is_left():

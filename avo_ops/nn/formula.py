@@ -11,7 +11,7 @@ import weakref
 
 import torch
 
-from .source import Source, path, source_of, target
+from .source import path, source_of, target
 
 _formulas: weakref.WeakKeyDictionary[type, str | None] = weakref.WeakKeyDictionary()
 
@@ -37,7 +37,8 @@ def _applied(cls: type[torch.nn.Module], name: str, arguments: list[ast.expr], d
     source = source_of(method)
     if source is None or depth > 2 or source.function is not method:  # a decorator might do anything
         raise ValueError(name)
-    _check_globals(source)
+    if source.function.__globals__.get("torch", torch) is not torch:  # the one global that a formula may have
+        raise ValueError("torch")
     args = source.definition.args
     parameters = [a.arg for a in args.args]
     extra = args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults
@@ -50,14 +51,6 @@ def _applied(cls: type[torch.nn.Module], name: str, arguments: list[ast.expr], d
             return inline.of(statement.value)
         inline.run(statement)
     raise ValueError("no result")
-
-
-def _check_globals(source: Source) -> None:
-    """No global but torch."""
-    loaded = {n.id for s in source.definition.body for n in ast.walk(s) if isinstance(n, ast.Name)}
-    known = set(source.function.__code__.co_varnames)
-    if loaded - known - {"torch"} or source.function.__globals__.get("torch", torch) is not torch:
-        raise ValueError("globals")
 
 
 class _Inline(ast.NodeTransformer):
