@@ -120,6 +120,12 @@ def add_norm(norm: Any, x: Any, residual: Any) -> Any:
     return norm(total), total
 
 
+def add_norm_kept(norm: Any, x: Any, residual: Any) -> Any:
+    """The same, the first in a list, from which it is taken: so it lives no longer than where it was written."""
+    normed, total = add_norm(norm, x, residual)
+    return [normed], total
+
+
 def _settings(gate: Gate, act: Any) -> list[Any]:
     return [getattr(act, name) for name in gate.settings] if isinstance(act, torch.nn.Module) else []
 

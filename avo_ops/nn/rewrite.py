@@ -3,7 +3,7 @@
 A *site* is a place of a forward where one operator does what its source says in several:
 
     act(gate) * up                              also over locals, and where gate and up are halves of one tensor
-    norm(x + residual), or total = x + residual; norm(total)
+    norm(x + residual), or total = x + residual; ... norm(total) ...
 
 The new forward is a method of a subclass of the class, so that ``isinstance``, ``super()``, the class's name and
 whatever wraps it (gradient checkpointing, hooks) stay as they are; what it calls (``fused``) decides at each call whether
@@ -33,6 +33,7 @@ _HELPERS = {
     "_avo_gated": staticmethod(fused.gated),
     "_avo_gated_packed": staticmethod(fused.gated_packed),
     "_avo_add_norm": staticmethod(fused.add_norm),
+    "_avo_add_norm_kept": staticmethod(fused.add_norm_kept),
 }
 
 
@@ -126,7 +127,7 @@ def _own(statement: ast.stmt) -> Iterator[ast.AST]:
             stack.extend(ast.iter_child_nodes(node))
 
 
-def _call_of_one(node: ast.AST) -> tuple[str, ast.Call] | None:
+def _call_of_one(node: ast.AST | None) -> tuple[str, ast.Call] | None:
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
         callee = path(node.func)
         if callee is not None and not isinstance(node.args[0], ast.Starred):
@@ -284,13 +285,13 @@ def _chunked(node: ast.expr) -> ast.expr | None:
 
 
 def _sums(block: list[ast.stmt], place: int) -> Iterator[Site]:
-    """norm(x + residual) in a statement; or total = x + residual; other = total (any number); y = norm(total)."""
+    """norm(x + residual) in a statement; or total = x + residual; other = total (any number); ... norm(total) ..."""
     for node in _own(block[place]):
         found = _call_of_one(node)
         if found is not None and _is_sum(found[1].args[0]) and found[0].startswith("self."):
 
             def alone(node: ast.AST) -> ast.AST:
-                return ast.Subscript(_added(node.func, node.args[0]), ast.Constant(0), ast.Load())  # type: ignore[attr-defined]
+                return ast.Subscript(_added("", node.func, node.args[0]), ast.Constant(0), ast.Load())  # type: ignore[attr-defined]
 
             yield Site("norm", found[0], None, {id(node): alone})
     total = target(block[place])
@@ -298,44 +299,56 @@ def _sums(block: list[ast.stmt], place: int) -> Iterator[Site]:
         return
     names = {total}
     for after in block[place + 1 :]:
+        value = (
+            getattr(after, "value", None)
+            if isinstance(after, ast.Assign | ast.AnnAssign | ast.Return)
+            else None
+        )
+        if value is None:
+            return
         name = target(after)
-        if name is None:
-            return
-        value = after.value  # type: ignore[attr-defined]
-        found = _call_of_one(value)
-        if found is not None and isinstance(found[1].args[0], ast.Name) and found[1].args[0].id in names:
-            if found[0].startswith("self."):
-                yield _named_sum(block[place], after, found[1], found[0])
-            return
-        if not isinstance(value, ast.Name):
-            return
-        if value.id in names:
-            names.add(name)
-        else:
-            names.discard(name)
+        if isinstance(value, ast.Name) and name is not None:
+            names = names | {name} if value.id in names else names - {name}
+            continue
+        # The norm is computed where the sum is, so nothing else may be called between them.
+        found = _call_of_one(next(_calls(value), None))
+        if found is not None and found[0].startswith("self."):
+            callee, call = found
+            if isinstance(call.args[0], ast.Name) and call.args[0].id in names:
+                yield _named_sum(block[place], call, callee)
+        return
 
 
-def _named_sum(add: ast.stmt, use: ast.stmt, call: ast.Call, callee: str) -> Site:
+def _calls(node: ast.AST) -> Iterator[ast.AST]:
+    """The calls of an expression in the order in which they are made, up to one that might not be."""
+    if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Compare, *SCOPES)):
+        yield node
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child)
+    if isinstance(node, ast.Call):
+        yield node
+
+
+def _named_sum(add: ast.stmt, call: ast.Call, callee: str) -> Site:
     local = f"_avo_normed_{add.lineno}"
 
     def first(node: ast.AST) -> ast.AST:
         both = ast.Tuple([ast.Name(local, ast.Store()), *node.targets], ast.Store())  # type: ignore[attr-defined]
-        return ast.Assign([both], _added(copy.deepcopy(call.func), node.value))  # type: ignore[attr-defined]
+        return ast.Assign([both], _added("_kept", copy.deepcopy(call.func), node.value))  # type: ignore[attr-defined]
 
     def second(node: ast.AST) -> ast.AST:
-        # The local lets go of the tensor, which lives no longer than it did.
-        both = ast.Tuple([*node.targets, ast.Name(local, ast.Store())], ast.Store())  # type: ignore[attr-defined]
-        return ast.Assign([both], ast.Tuple([ast.Name(local, ast.Load()), ast.Constant(None)], ast.Load()))
+        return ast.Call(ast.Attribute(ast.Name(local, ast.Load()), "pop", ast.Load()), [], [])
 
-    return Site("norm", callee, None, {id(add): first, id(use): second})
+    return Site("norm", callee, None, {id(add): first, id(call): second})
 
 
 def _is_sum(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
 
 
-def _added(norm: ast.expr, total: ast.BinOp) -> ast.Call:
-    return _helper("_avo_add_norm", norm, total.left, total.right)
+def _added(kind: str, norm: ast.expr, total: ast.BinOp) -> ast.Call:
+    return _helper(f"_avo_add_norm{kind}", norm, total.left, total.right)
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------
