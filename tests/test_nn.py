@@ -838,12 +838,21 @@ class ChangedBeforeTheNorm(Block):
         return total + other
 
 
+class AnotherSum(Block):
+    def forward(self, x):
+        total = x + self.up(x)
+        other = total
+        total = x
+        y = self.norm(total)
+        return y + other
+
+
 class CalledBeforeTheNorm(Block):
     def forward(self, x):
         total = x + self.up(x)
         y = self.change(total) + self.norm(total)
         total = x + y
-        y = self.norm(total) if x.sum() > 1e9 else total
+        y = self.norm(total) if self.limit > 9 else total
         total = x + y
         return self.change(total) + y
 
@@ -904,7 +913,7 @@ class Edited(Block):
 Edited.forward.__code__ = Edited.forward.__code__.replace(co_consts=(None, 2))  # not what the source says
 
 LEFT = [UsedAgain, UsedInAnotherIteration, UsedByAFunction, UpMightChangeTheGate, ChangedBeforeTheNorm,
-        CalledBeforeTheNorm, Shadowed, InTry, InAComprehension, OfMeta, OfIntrusive, Unread, Edited]  # fmt: skip  # noqa: F821
+        AnotherSum, CalledBeforeTheNorm, Shadowed, InTry, InAComprehension, OfMeta, OfIntrusive, Unread, Edited]  # fmt: skip  # noqa: F821
 
 
 @pytest.fixture
@@ -1085,6 +1094,16 @@ def test_fused_forms_compile_as_one_graph(grad, dtype):
     with torch.set_grad_enabled(grad):
         torch.testing.assert_close(torch.compile(model, fullgraph=True, backend=backend)(x), model(x))
     assert seen == ["add_layer_norm", "swiglu", "swiglu_packed"]
+
+
+def test_fused_forms_export():
+    model = nn.Sequential(PreNorm(), Halves())
+    avo.replace(model)
+    x = torch.randn(3, 16)
+    exported = torch.export.export(model, (x,))
+    called = [str(n.target).split(".")[1] for n in exported.graph.nodes if str(n.target).startswith("avo.")]
+    assert called == ["add_layer_norm", "swiglu", "swiglu_packed"]
+    torch.testing.assert_close(exported.module()(x), model(x))
 
 
 def test_a_changed_class_is_made_again_from_its_name(monkeypatch):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules import module as torch_module
 
 from .foreign import PromotedRMSNorm, T5RMSNorm
@@ -21,6 +23,7 @@ from .functional import sigmoid as _sigmoid
 from .functional import silu as _silu
 from .modules import GELU, LayerNorm, ReLU, RMSNorm, Sigmoid, SiLU, _parameter
 
+_TYPES = frozenset({torch.Tensor, FakeTensor, FunctionalTensor})  # the latter two: under torch.export
 _DTYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 
 
@@ -133,7 +136,8 @@ def _settings(gate: Gate, act: Any) -> list[Any]:
 def _alike(a: Any, b: Any) -> bool:
     """Whether the operators take both, without a broadcast or a promotion between them."""
     return (
-        type(a) is type(b) is torch.Tensor
+        type(a) in _TYPES
+        and type(b) in _TYPES
         and a.dtype == b.dtype
         and a.dtype in _DTYPES
         and a.shape == b.shape
