@@ -983,6 +983,29 @@ def test_what_cannot_be_subclassed_unnoticed_is_reported():
     ] * 2
 
 
+def test_a_forward_that_was_exchanged_on_the_class_is_read_again(monkeypatch, operators):
+    class Patched(OneLine):
+        def forward(self, x):
+            return self.act(self.gate(x)) * self.up(x)
+
+    model = Patched()
+    avo.replace(model)
+    avo.restore(model)
+    monkeypatch.setattr(Patched, "forward", UpFirst.forward)
+    x = torch.randn(3, 16)
+    expected = model(x)
+    assert any("with swiglu" in r.new for r in avo.replace(model).replaced)
+    torch.testing.assert_close(model(x), expected)
+    avo.restore(model)
+    monkeypatch.setattr(Patched, "forward", lambda self, x: 2 * x)
+    avo.replace(model)
+    assert torch.equal(model(x), 2 * x) and operators == ["swiglu"]
+    llama = type(foreign_module("llama.LlamaRMSNorm"))
+    assert avo.replace(llama(32))
+    monkeypatch.setattr(llama, "forward", lambda self, x: 2 * x)
+    assert not avo.replace(llama(32))
+
+
 def test_an_activation_without_a_fused_operator_is_reported():
     class Tanh(OneLine):
         act_class = nn.Tanh

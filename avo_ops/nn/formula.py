@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 import copy
 import weakref
+from typing import Any
 
 import torch
 
 from .source import path, source_of, target
 
-_formulas: weakref.WeakKeyDictionary[type, str | None] = weakref.WeakKeyDictionary()
+# By class, with the forward that it had: others may exchange that of a class as well.
+_formulas: weakref.WeakKeyDictionary[type, tuple[Any, str | None]] = weakref.WeakKeyDictionary()
 
 
 def formula_of(cls: type[torch.nn.Module]) -> str | None:
@@ -21,12 +23,14 @@ def formula_of(cls: type[torch.nn.Module]) -> str | None:
 
     Locals and the class's own methods are replaced by what they are; ``h = a`` under ``if c:`` is ``a if c else h``.
     """
-    if cls not in _formulas:
+    forward = getattr(cls, "forward", None)
+    if cls not in _formulas or _formulas[cls][0] is not forward:
         try:
-            _formulas[cls] = ast.unparse(_applied(cls, "forward", [ast.Name("x", ast.Load())], depth=0))
+            formula = ast.unparse(_applied(cls, "forward", [ast.Name("x", ast.Load())], depth=0))
         except (ValueError, KeyError):
-            _formulas[cls] = None
-    return _formulas[cls]
+            formula = None
+        _formulas[cls] = forward, formula
+    return _formulas[cls][1]
 
 
 def _applied(cls: type[torch.nn.Module], name: str, arguments: list[ast.expr], depth: int) -> ast.expr:

@@ -76,16 +76,18 @@ class Sites:
     sites: tuple[Site, ...]
 
 
-_found: weakref.WeakKeyDictionary[type, Sites | None] = weakref.WeakKeyDictionary()
+# By class, with the forward that it had: others may exchange that of a class as well.
+_found: weakref.WeakKeyDictionary[type, tuple[Any, Sites | None]] = weakref.WeakKeyDictionary()
 
 
 def sites_of(cls: type[torch.nn.Module]) -> Sites | None:
     """The sites of the forward that a class has or inherits; None if it has none, or cannot be read for certain."""
-    if cls not in _found:
-        source = source_of(getattr(cls, "forward", None))
+    forward = getattr(cls, "forward", None)
+    if cls not in _found or _found[cls][0] is not forward:
+        source = source_of(forward)
         sites = tuple(_sites(source.definition)) if source is not None else ()
-        _found[cls] = Sites(source, sites) if source is not None and sites else None
-    return _found[cls]
+        _found[cls] = forward, Sites(source, sites) if source is not None and sites else None
+    return _found[cls][1]
 
 
 # ---- sites ------------------------------------------------------------------------------------------------------
@@ -354,9 +356,8 @@ def _added(kind: str, norm: ast.expr, total: ast.BinOp) -> ast.Call:
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 _Places = tuple[int, ...]
-_rewritten: weakref.WeakKeyDictionary[type, dict[_Places, type[torch.nn.Module] | None]] = (
-    weakref.WeakKeyDictionary()
-)
+_Made = dict[tuple[Any, _Places], type[torch.nn.Module] | None]  # by forward and places
+_rewritten: weakref.WeakKeyDictionary[type, _Made] = weakref.WeakKeyDictionary()
 
 
 def rewritten(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Module] | None:
@@ -366,9 +367,10 @@ def rewritten(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Modu
     again, an ``__init_subclass__`` that changes more than the forward.
     """
     made = _rewritten.setdefault(cls, {})
-    if places not in made:
-        made[places] = _make(cls, places)
-    return made[places]
+    key = cls.forward, places
+    if key not in made:
+        made[key] = _make(cls, places)
+    return made[key]
 
 
 def _make(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Module] | None:

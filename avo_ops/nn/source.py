@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
+# What there is no source of, or a strange one, raises.
+_NOT_READ = (OSError, TypeError, SyntaxError, ValueError, IndexError, StopIteration)
+
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
           ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # fmt: skip
 
@@ -48,14 +51,7 @@ def source_of(method: object) -> Source | None:
     try:
         source = Source(function, _tree(function))
         return source if compiled(source.tree, function) == function.__code__ else None
-    except (
-        OSError,
-        TypeError,
-        SyntaxError,
-        ValueError,
-        IndexError,
-        StopIteration,
-    ):  # no source, or a strange one
+    except _NOT_READ:
         return None
 
 
