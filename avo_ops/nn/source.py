@@ -91,9 +91,13 @@ def compiled(tree: ast.Module, function: types.FunctionType) -> types.CodeType:
     """The code of the method in a tree, compiled as that of ``function`` was."""
     flags = function.__code__.co_flags & _FUTURE
     code = compile(tree, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)
-    for _ in range(2):  # the class in the module, the method in the class
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return code
+    for name in (
+        function.__qualname__.split(".")[-2],
+        function.__code__.co_name,
+    ):  # the class, the method in it
+        code = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
+    # Of a class within a function: a mark that nothing reads.
+    return code.replace(co_flags=code.co_flags | (function.__code__.co_flags & inspect.CO_NESTED))
 
 
 def path(node: ast.AST) -> str | None:
