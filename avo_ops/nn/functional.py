@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.nn import functional as F
 
 from ..registry import direct_call
 
@@ -58,19 +59,58 @@ def _usual(name: str, args: tuple[Any, ...]) -> torch.Tensor:
     return getattr(torch.ops.avo, name).default(*args)  # type: ignore[no-any-return]
 
 
-def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """Stands in for ``torch.nn.functional.gelu`` where a model holds that function as an attribute."""
-    return call("gelu", input, approximate)
-
-
-def silu(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
-    """Stands in for ``torch.nn.functional.silu``; ``inplace`` overwrites and returns ``input``."""
-    return written_to(input, "silu") if inplace else call("silu", input)
-
-
 def written_to(input: torch.Tensor, name: str, *args: Any) -> torch.Tensor:
     """``call(name, input, *args)`` written to ``input``, which is returned."""
     if torch.is_grad_enabled() and input.requires_grad and not input.is_leaf:
         # The operator may save its input for backward, which the write below would invalidate.
         return input.copy_(call(name, input.clone(), *args))
     return input.copy_(call(name, input, *args))  # for a leaf that requires grad this raises, as torch's does
+
+
+def _stand_in(name: str, operator: str, **settings: Any) -> Callable[..., torch.Tensor]:
+    """Stands in for torch's function ``name``, called as that is; ``settings``: its further arguments."""
+    twin = getattr(torch, name, None) or getattr(F, name)
+    places = (*settings, "inplace")
+
+    def function(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        given = {**dict(zip(places, args, strict=False)), **kwargs}
+        inplace = given.pop("inplace", False)
+        values = [given.pop(setting, default) for setting, default in settings.items()]
+        if given or len(args) > len(places):  # out=, or a wrong call
+            return twin(input, *args, **kwargs)  # type: ignore[no-any-return]
+        return written_to(input, operator, *values) if inplace else call(operator, input, *values)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"``torch.nn.functional.{name}`` on ``torch.ops.avo.{operator}``."
+    return function
+
+
+relu = _stand_in("relu", "relu")
+relu6 = _stand_in("relu6", "hardtanh", min_val=0.0, max_val=6.0)
+leaky_relu = _stand_in("leaky_relu", "leaky_relu", negative_slope=0.01)
+elu = _stand_in("elu", "elu", alpha=1.0)
+selu = _stand_in("selu", "selu")
+celu = _stand_in("celu", "celu", alpha=1.0)
+hardtanh = _stand_in("hardtanh", "hardtanh", min_val=-1.0, max_val=1.0)
+hardsigmoid = _stand_in("hardsigmoid", "hardsigmoid")
+hardswish = _stand_in("hardswish", "hardswish")
+mish = _stand_in("mish", "mish")
+sigmoid = _stand_in("sigmoid", "sigmoid")
+tanh = _stand_in("tanh", "tanh")
+logsigmoid = _stand_in("logsigmoid", "logsigmoid")
+softplus = _stand_in("softplus", "softplus", beta=1.0, threshold=20.0)
+gelu = _stand_in("gelu", "gelu", approximate="none")
+silu = _stand_in("silu", "silu")
+glu = _stand_in("glu", "glu", dim=-1)
+
+# What a model may hold as an attribute, and what stands in for it.
+FUNCTIONS: dict[Callable[..., Any], Callable[..., torch.Tensor]] = {
+    **{
+        getattr(F, f.__name__): f
+        for f in (
+            relu, relu6, leaky_relu, elu, selu, celu, hardtanh, hardsigmoid, hardswish, mish, sigmoid, tanh,
+            logsigmoid, softplus, gelu, silu, glu,
+        )
+    },
+    torch.relu: relu, torch.selu: selu, torch.celu: celu, torch.sigmoid: sigmoid, torch.tanh: tanh,
+}  # fmt: skip

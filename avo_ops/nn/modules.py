@@ -1,15 +1,18 @@
 """Twins of torch.nn's normalisations and activations whose forward runs avo_ops' operators.
 
 Each is a subclass of its twin: same constructor, parameters, state_dict and repr, and ``isinstance`` holds.
+An operator that is a module elsewhere, but not in torch, has one of its own.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from typing import Any
 
 import torch
 
-from .functional import call, silu, written_to
+from .functional import call, written_to
 
 
 def _parameter(module: torch.nn.Module, name: str) -> torch.Tensor | None:
@@ -50,29 +53,13 @@ class RMSNorm(torch.nn.RMSNorm):
         return call("rms_norm", x, self.normalized_shape, _parameter(self, "weight"), self.eps)
 
 
-class GELU(torch.nn.GELU):
-    r"""``torch.nn.GELU`` on ``torch.ops.avo.gelu``: :math:`x \Phi(x)`, or its tanh form with
-    ``approximate="tanh"``. Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016."""
+def _activation(
+    twin: type[torch.nn.Module], operator: str, *settings: str, name: str | None = None
+) -> type[torch.nn.Module]:
+    """A subclass of ``twin`` on an operator of one tensor; ``settings``: the attributes that it takes besides.
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return call("gelu", input, self.approximate)
-
-
-class SiLU(torch.nn.SiLU):
-    r"""``torch.nn.SiLU`` on ``torch.ops.avo.silu``: :math:`x \sigma(x)`.
-
-    ``inplace=True`` keeps its meaning (the input is overwritten and returned), by a copy: it saves no memory
-    and costs one more pass, since the operators themselves never write to their inputs.
-    """
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return silu(input, self.inplace)
-
-
-def _activation(twin: type[torch.nn.Module], operator: str, *settings: str) -> type[torch.nn.Module]:
-    """A twin of one of torch's activations, which passes ``settings`` of the module to the operator.
-
-    One that can be told to overwrite its input keeps that meaning by a copy.
+    One that can be told to overwrite its input keeps that meaning by a copy: it saves no memory and costs one
+    more pass, since the operators themselves never write to their inputs.
     """
 
     class Activation(twin):  # type: ignore[misc, valid-type]
@@ -82,14 +69,41 @@ def _activation(twin: type[torch.nn.Module], operator: str, *settings: str) -> t
                 return written_to(input, operator, *values)
             return call(operator, input, *values)
 
-    Activation.__name__ = Activation.__qualname__ = twin.__name__
+    Activation.__name__ = Activation.__qualname__ = name or twin.__name__
     Activation.__doc__ = (
-        f"``torch.nn.{twin.__name__}`` on ``torch.ops.avo.{operator}``; formula and source: see the README."
+        f"{_the_twin(twin)} on ``torch.ops.avo.{operator}``; formula and source: see the README."
     )
     return Activation
 
 
+def _the_twin(twin: type[torch.nn.Module]) -> str:
+    return f"``torch.nn.{twin.__name__}``" if twin.__module__.startswith("torch.") else str(twin.__doc__)
+
+
+def _own(name: str, operator: str, doc: str, **settings: Any) -> type[torch.nn.Module]:
+    """A module for an operator that is none in torch; its constructor takes the operator's further arguments."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(n, kind, default=v) for n, v in settings.items()])
+
+    class Own(torch.nn.Module):
+        __signature__ = signature
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__()
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            for setting, value in bound.arguments.items():
+                setattr(self, setting, value)
+
+        def extra_repr(self) -> str:
+            return ", ".join(f"{setting}={getattr(self, setting)!r}" for setting in settings)
+
+    Own.__doc__ = doc
+    return _activation(Own, operator, *settings, name=name)
+
+
 ReLU = _activation(torch.nn.ReLU, "relu")
+ReLU6 = _activation(torch.nn.ReLU6, "hardtanh", "min_val", "max_val")
 LeakyReLU = _activation(torch.nn.LeakyReLU, "leaky_relu", "negative_slope")
 ELU = _activation(torch.nn.ELU, "elu", "alpha")
 SELU = _activation(torch.nn.SELU, "selu")
@@ -102,7 +116,27 @@ Sigmoid = _activation(torch.nn.Sigmoid, "sigmoid")
 Tanh = _activation(torch.nn.Tanh, "tanh")
 LogSigmoid = _activation(torch.nn.LogSigmoid, "logsigmoid")
 Softplus = _activation(torch.nn.Softplus, "softplus", "beta", "threshold")
+GELU = _activation(torch.nn.GELU, "gelu", "approximate")
+SiLU = _activation(torch.nn.SiLU, "silu")
 GLU = _activation(torch.nn.GLU, "glu", "dim")
+
+QuickGELU = _own("QuickGELU", "quick_gelu", "transformers' ``QuickGELUActivation``, timm's ``QuickGELU``:")
+SquaredReLU = _own("SquaredReLU", "squared_relu", "transformers' ``ReLUSquaredActivation``:")
+# Of the halves of the last dim, as torch.nn.GLU, without the linear layers that timm's and diffusers' hold.
+ReGLU = _own("ReGLU", "reglu_packed", "relu(gate) * up of the halves of the last dim (T5X's gated relu):")
+GEGLU = _own(
+    "GEGLU",
+    "geglu_packed",
+    "gelu(gate) * up of the halves of the last dim (vLLM's ``GeluAndMul``):",
+    approximate="none",
+)
+SwiGLU = _own(
+    "SwiGLU", "swiglu_packed", "silu(gate) * up of the halves of the last dim (vLLM's ``SiluAndMul``):"
+)
+SwiGLUOAI = _own(
+    "SwiGLUOAI", "swiglu_oai_interleaved", "gpt-oss's gate of interleaved pairs (vLLM's ``SwigluOAIAndMul``):",
+    alpha=1.702, limit=7.0,
+)  # fmt: skip
 
 
 def _softmax_dim(input: torch.Tensor, dim: int | None, name: str) -> int:
@@ -135,3 +169,18 @@ class LogSoftmax(torch.nn.LogSoftmax):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return call("log_softmax", input, _softmax_dim(input, self.dim, "log_softmax"))
+
+
+class Softmax2d(torch.nn.Softmax2d):
+    """``torch.nn.Softmax2d`` on ``torch.ops.avo.softmax``: softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if input.dim() not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
+        return call("softmax", input, -3)
+
+
+TWINS: tuple[type[torch.nn.Module], ...] = (
+    LayerNorm, RMSNorm, ReLU, ReLU6, LeakyReLU, ELU, SELU, CELU, Hardtanh, Hardsigmoid, Hardswish, Mish, Sigmoid, Tanh,
+    LogSigmoid, Softplus, GELU, SiLU, GLU, Softmax, Softmax2d, LogSoftmax,
+)  # fmt: skip

@@ -18,26 +18,25 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from . import functional
-from .foreign import ONE_PASS, TORCH_RULES, TRANSFORMERS_RULES, Rule
-from .modules import GELU, LayerNorm, RMSNorm, SiLU, Softmax
+from .foreign import ACTIVATION_RULES, TORCH_RULES, Rule, rule_of_formula
+from .functional import FUNCTIONS
+from .modules import GLU, TWINS, LayerNorm, LogSoftmax, QuickGELU, RMSNorm, Softmax, Softmax2d, SquaredReLU
+from .rewrite import is_rewritten, rewritten, sites_of
 
 Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
-_OURS = (LayerNorm, RMSNorm, GELU, SiLU, Softmax)
+_OURS = (*TWINS, QuickGELU, SquaredReLU)
+_NORMS = (LayerNorm, RMSNorm)
+_ACTIVATIONS = tuple(set(_OURS) - {*_NORMS, Softmax, Softmax2d, LogSoftmax, GLU})
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
-_FUNCTIONS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
-    (F.gelu, functional.gelu),
-    (F.silu, functional.silu),
-)
 _RELATED_FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    F.gelu,
-    F.silu,
     F.softmax,
+    F.log_softmax,
     F.layer_norm,
     F.rms_norm,
     torch.softmax,
+    torch.log_softmax,
 )
 
 # What a subclass may define and still be only a constructor around its base.
@@ -114,24 +113,35 @@ def replace(
     only: Selection | None = None,
     exclude: Selection = (),
     functions: bool = True,
+    forwards: bool = True,
 ) -> Report:
     """Gives the supported modules of ``model`` (itself included) their avo_ops class, in place.
 
-    Supported: ``torch.nn.LayerNorm, RMSNorm, GELU, SiLU, Softmax``, subclasses of them that define nothing
-    but a constructor, and the activations and RMS norms of transformers. They stay the same objects:
-    parameters, buffers, hooks, dtype, device and sharing are untouched. :func:`restore` undoes it; a second
-    call finds nothing more to do.
+    - Norms, activations, softmax: those of ``torch.nn`` that :mod:`avo_ops.nn` has a twin of, subclasses of them
+      that define nothing but a constructor, the activations of transformers, and RMS and layer norms written
+      out in a forward (Llama's, T5's, Gemma's, Cohere's), known by their formula whatever their class is called.
+    - Blocks whose forward says ``act(gate) * up`` or ``norm(x + residual)`` (and the same over local variables):
+      gated MLPs become ``swiglu``, ``geglu``, ``reglu`` or ``sigmoid_gate``, of two tensors or of the halves of
+      one, and additions before a norm ``add_rms_norm`` and ``add_layer_norm``. The class that they get is a
+      subclass of theirs with another forward, made of the source of their own.
+
+    They stay the same objects: parameters, buffers, hooks, dtype, device and sharing are untouched.
+    :func:`restore` undoes it; a second call finds nothing more to do. Hooks on an activation or a norm, or
+    another one in its place, count at any time: the block then runs as it was written.
 
     Args:
         model: the model. It may be on any device and in any dtype.
         only: replace these alone. Classes, or names as in ``model.named_modules()``; a name stands for all
-            below it too, and may hold ``*``. Anything else is neither changed nor reported.
+            below it too, and may hold ``*``; a block, for the activations and norms that it is fused with.
+            Anything else is neither changed nor reported.
         exclude: leave these alone, given in the same way; they are reported as left.
-        functions: also exchange attributes that are exactly ``torch.nn.functional.gelu`` or ``.silu``.
+        functions: also exchange attributes that are exactly a function of ``torch.nn.functional`` with a twin
+            (``self.act = F.gelu``).
+        forwards: also fuse in the forwards of blocks.
 
     Returns:
-        a :class:`Report`: what was replaced, what was left and why. Only norms, activations and softmax
-        appear.
+        a :class:`Report`: what was replaced, what was left and why. Only norms, activations, softmax, and
+        blocks that could be fused appear.
 
     Raises:
         TypeError: ``model`` is no module.
@@ -150,6 +160,8 @@ def replace(
     # A module named twice is excluded as a whole if one of its names is: it is one object.
     excluded = {id(m) for name, m in places if unwanted.matches(name, type(m))}
     chosen = {id(m) for name, m in places if wanted is None or wanted.matches(name, type(m))}
+    if forwards:
+        chosen = _with_their_parts(places, chosen)
 
     report = Report()
     outcomes: dict[int, str | None] = {}
@@ -157,10 +169,13 @@ def replace(
         if id(module) not in chosen or (isinstance(module, _OURS) and id(module) not in outcomes):
             continue
         _visit(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
-    if functions:
-        for name, module in places:
-            if id(module) in chosen:
-                _visit_functions(report, name, module, id(module) in excluded)
+    for name, module in places:
+        if id(module) not in chosen:
+            continue
+        if functions:
+            _visit_functions(report, name, module, id(module) in excluded)
+        if forwards:
+            _visit_forward(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
     _note_fast_paths(report, places)
     return report
 
@@ -256,8 +271,10 @@ def _change_class(module: torch.nn.Module, rule: Rule | str) -> str | None:
 def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
     """The rule for a class, or why there is none."""
     qualified = f"{cls.__module__}.{cls.__qualname__}"
-    if qualified in TRANSFORMERS_RULES:
-        return TRANSFORMERS_RULES[qualified]
+    if qualified in ACTIVATION_RULES:
+        return ACTIVATION_RULES[qualified]
+    if cls in TORCH_RULES:
+        return TORCH_RULES[cls]
     for base, rule in TORCH_RULES.items():
         if issubclass(cls, base):
             between = cls.__mro__[: cls.__mro__.index(base)]
@@ -269,9 +286,7 @@ def _rule_for(cls: type[torch.nn.Module]) -> Rule | str:
             if "forward" in defined:
                 return f"a subclass of {base.__name__} with a forward of its own"
             return f"a subclass of {base.__name__} that defines {', '.join(defined[:3])}"
-    if cls in ONE_PASS:
-        return "torch's own is one pass over memory too; avo_ops.nn has its twin"
-    return "no avo_ops operator is known to compute the same"
+    return rule_of_formula(cls) or "no avo_ops operator is known to compute the same"
 
 
 def _is_related(module: torch.nn.Module) -> bool:
@@ -293,21 +308,23 @@ def _visit_functions(report: Report, name: str, module: torch.nn.Module, exclude
         return
     for attribute, value in list(vars(module).items()):
         where = f"{name}.{attribute}" if name else attribute
-        if isinstance(value, functools.partial) and any(value.func is f for f in _RELATED_FUNCTIONS):
+        function = value.func if isinstance(value, functools.partial) else value
+        if not callable(function) or isinstance(function, torch.nn.Module):
+            continue
+        new = next((new for old, new in FUNCTIONS.items() if old is function), None)
+        if new is None and not any(function is f for f in _RELATED_FUNCTIONS):
+            continue
+        if isinstance(value, functools.partial):
             report.left.append(
-                Left(where, f"partial({_class_name(value.func)})", "a function with bound arguments")
+                Left(where, f"partial({_class_name(function)})", "a function with bound arguments")
             )
-        elif any(value is f for f in _RELATED_FUNCTIONS):
-            new = next((new for old, new in _FUNCTIONS if old is value), None)
-            if new is None or excluded:
-                reason = (
-                    "excluded by the caller" if excluded else "only the functions gelu and silu are exchanged"
-                )
-                report.left.append(Left(where, _class_name(value), reason))
-            else:
-                _record(module)["functions"][attribute] = value
-                setattr(module, attribute, new)
-                report.replaced.append(Replaced(where, _class_name(value), _class_name(new)))
+        elif new is None or excluded:
+            reason = "excluded by the caller" if excluded else "only functions of one tensor are exchanged"
+            report.left.append(Left(where, _class_name(value), reason))
+        else:
+            _record(module)["functions"][attribute] = value
+            setattr(module, attribute, new)
+            report.replaced.append(Replaced(where, _class_name(value), _class_name(new)))
 
 
 def _note_fast_paths(report: Report, places: list[tuple[str, torch.nn.Module]]) -> None:
@@ -320,6 +337,79 @@ def _note_fast_paths(report: Report, places: list[tuple[str, torch.nn.Module]]) 
             " TransformerEncoderLayer runs, which calls neither its norms nor its activation"
             " (torch.backends.mha.set_fastpath_enabled(False) makes it call them)"
         )
+
+
+def _visit_forward(
+    report: Report,
+    name: str,
+    module: torch.nn.Module,
+    old: type[torch.nn.Module],
+    excluded: bool,
+    outcomes: dict[int, str | None],
+) -> None:
+    """Gives a module a forward with fused operators, where the source of its own has a place for them."""
+    if id(module) in outcomes or isinstance(module, (*_OURS, torch.jit.ScriptModule)):
+        return  # it is one operator itself, or has been found to be none
+    where, known = name or "(the model itself)", sites_of(old)
+    if is_rewritten(type(module)):
+        if old is not type(module):  # its second place
+            new_name = _fused_name(old, _record(module)["operators"])
+            report.replaced.append(Replaced(where, _class_name(old), new_name))
+        return
+    if known is None:
+        return
+    found = {
+        i: site.operator(module, known.source.function.__globals__) for i, site in enumerate(known.sites)
+    }
+    for i, operator in found.items():
+        callee = known.sites[i].module(module)
+        if operator is None and isinstance(callee, _NORMS if known.sites[i].kind == "norm" else _ACTIVATIONS):
+            part = known.sites[i].callee.removeprefix("self.")
+            reason = f"no fused operator for its {part}, {_class_name(type(callee))}"
+            report.left.append(Left(where, _class_name(old), reason))
+    operators = {i: operator for i, operator in found.items() if operator is not None}
+    if not operators:
+        return
+    outcome = "excluded by the caller" if excluded else _exchange_forward(module, operators)
+    if outcome is None:
+        new_name = _fused_name(old, _record(module)["operators"])
+        report.replaced.append(Replaced(where, _class_name(old), new_name))
+    else:
+        report.left.append(Left(where, _class_name(old), outcome))
+
+
+def _exchange_forward(module: torch.nn.Module, operators: dict[int, str]) -> str | None:
+    """Puts operators in the places of the module's forward; returns the reason if it must not be done."""
+    old = type(module)
+    if "forward" in module.__dict__:
+        return "has a forward of its own, set on the object"
+    if parametrize.is_parametrized(module):
+        return "is parametrized: replace first, then register the parametrization"
+    if any(c.__name__ == "FSDPModule" for c in old.__mro__):
+        return "is sharded already: replace before fully_shard"
+    new = rewritten(old, tuple(operators))
+    if new is None:
+        return "its forward cannot be exchanged alone (a metaclass, a decorator)"
+    record = _record(module)
+    record["cls"], record["operators"] = old, sorted(set(operators.values()))
+    module.__class__ = new
+    return None
+
+
+def _with_their_parts(places: list[tuple[str, torch.nn.Module]], chosen: set[int]) -> set[int]:
+    """The chosen modules, and the activations and norms that their forwards could take into an operator."""
+    found = set(chosen)
+    for _, module in places:
+        known = sites_of(type(module)) if id(module) in chosen else None
+        for site in known.sites if known is not None else ():
+            part = site.module(module)
+            if part is not None and isinstance(_rule_for(type(part)), Rule):
+                found.add(id(part))
+    return found
+
+
+def _fused_name(cls: type[torch.nn.Module], operators: list[str]) -> str:
+    return f"{cls.__name__} with {', '.join(operators)}"
 
 
 def _record(module: torch.nn.Module) -> dict[str, Any]:
@@ -339,9 +429,10 @@ def _remove(module: torch.nn.Module, name: str) -> None:
 
 
 def _class_name(thing: Any) -> str:
-    for f, name in ((F.gelu, "gelu"), (F.silu, "silu"), (F.softmax, "softmax")):
-        if thing is f:
-            return f"torch.nn.functional.{name}"
+    for holder in (F, torch):  # torch's functions do not know where they are found
+        name = getattr(thing, "__name__", "").replace("log_sigmoid", "logsigmoid")
+        if not isinstance(thing, type) and getattr(holder, name, None) is thing:
+            return f"{holder.__name__}.{name}"
     module, name = getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", str(thing))
     module = re.sub(r"^torch\.nn\.modules\.\w+$", "torch.nn", module)
     module = re.sub(r"^avo_ops\.nn\.modules$", "avo_ops.nn", module)
