@@ -109,7 +109,7 @@ class Body:
         return lines, [self._expression(r, known)[0] for r in roots]
 
     def _stops(self, node: Node) -> bool:
-        return node.index in self.known or node.op == "const"
+        return node.index in self.known or node.op in ("const", "column")
 
     def _order(self, roots: list[Node]) -> list[Node]:
         seen: set[int] = set()
@@ -144,6 +144,8 @@ class Body:
             return (self.row_value(text) if self.element else text), 9
         primitive = PRIMITIVES[node.op]
         spelling = self.spell(node) if self.spell is not None else None
+        if spelling is not None and "{" not in spelling:
+            return spelling, 9
         parts = []
         for i, a in enumerate(node.args):
             text, precedence = self._expression(a, known)

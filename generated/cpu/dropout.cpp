@@ -24,7 +24,6 @@ AVO_KERNEL void dropout_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x, V(t1), V(t2)), V(C(0.0))));
       });
@@ -50,7 +49,6 @@ AVO_KERNEL void dropout_rows_backward(const AvoCpuArgs* a, int64_t row_begin, in
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
       });
@@ -78,7 +76,6 @@ AVO_KERNEL void bias_dropout_add_rows_forward(const AvoCpuArgs* a, int64_t row_b
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual = part.load(residual_row + c);
-        const V column = numbers_from<C>(c0 + c);
         const V x = part.load(x_row + c);
         part.store(y_row + c, residual + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x, V(t1), V(t2)), V(C(0.0))));
       });
@@ -107,7 +104,6 @@ AVO_KERNEL void bias_dropout_add_rows_forward_bias(const AvoCpuArgs* a, int64_t 
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual = part.load(residual_row + c);
-        const V column = numbers_from<C>(c0 + c);
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
         part.store(y_row + c, residual + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x + bias, V(t1), V(t2)), V(C(0.0))));
@@ -135,7 +131,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward(const AvoCpuArgs* a, int64_t row_
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
         part.store(grad_residual_row + c, grad);
@@ -163,7 +158,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_to_x(const AvoCpuArgs* a, int64_t
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
       });
@@ -190,7 +184,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(const AvoCpuArgs* a,
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V grad = part.load(grad_row + c);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
       });
@@ -218,7 +211,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(const AvoCpuArgs* a, int64_t
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V grad = part.load(grad_row + c);
         const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
         part.store(grad_x_row + c, t3);
@@ -250,7 +242,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(const AvoCpuArgs* 
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V column = numbers_from<C>(c0 + c);
         const V grad = part.load(grad_row + c);
         const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
         part.store(grad_x_row + c, t3);

@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), for device code and the CPU alike.
-// definitions/random.py has the same in torch.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), for device code and the CPU
+// alike. definitions/random.py has the same in torch.
 #pragma once
 
 #ifndef __CUDACC__

@@ -1,4 +1,5 @@
-// The dtypes that kernels know, four for the math and two of whole numbers, and their translation from and to torch's dtype codes.
+// The dtypes that kernels know, four for the math and two of whole numbers, and their translation from and to torch's
+// dtype codes.
 #pragma once
 
 #include <cstdint>

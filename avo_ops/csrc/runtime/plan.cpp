@@ -369,8 +369,7 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   else if (op.integers && plan.compute == Dtype::F32 && plan.N > kMostWholeNumbers) {
     plan.outcome = Outcome::Definition;
     plan.reason = "float32 does not hold the numbers of so many columns";
-  }
-  else if (target.cuda) plan_cuda(plan);
+  } else if (target.cuda) plan_cuda(plan);
   else plan_cpu(plan);
 }
 

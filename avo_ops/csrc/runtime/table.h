@@ -141,7 +141,7 @@ struct Op {
   Rule rule = Rule::Flat;
   int rule_arg = -1;
   int primary = 0;
-  int mask = -1; // the mask argument
+  int mask = -1;         // the mask argument
   bool integers = false; // some tensor is of whole numbers
   std::vector<ArgSpec> args;
   std::vector<ReturnSpec> returns;
