@@ -141,7 +141,9 @@ def errors(got: Tensor, want: Tensor, summed: bool, limit: Tensor | None = None)
         same |= want.isnan() & (got == limit.to(dtype))
     size = want.abs()
     if summed and want.dim():
-        square = torch.where(usual, want, 0.0).square().mean(-1, keepdim=True).sqrt()
+        # Sums of rows are beside those of other rows.
+        dims = (-1,) if want.shape[-1] > 1 else tuple(range(want.dim()))
+        square = torch.where(usual, want, 0.0).square().mean(dims, keepdim=True).sqrt()
         size = torch.maximum(size, square)
     off = torch.where(usual, (got.double() - want).abs() / ulp(size.nan_to_num(1.0), dtype), 0.0)
     count = max(int(usual.sum()), 1)
@@ -259,7 +261,8 @@ def measure(
     limits = evaluate(record.compute, short_of_infinity(wide), grads, wanted)
     for what, want in exact.items():
         summed = record.columns.rule != "flat" or what.startswith("gradient")
-        got, eager = (errors(o[what], want, summed, limits[what]) for o in (ours, theirs))
+        # Eager's in our dtype, which for a sum of a row is float32.
+        got, eager = (errors(o[what].to(ours[what].dtype), want, summed, limits[what]) for o in (ours, theirs))
         yield Line(name, what, dtype, range_name, got, eager)
 
 

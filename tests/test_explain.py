@@ -83,23 +83,23 @@ def kept(call: Any) -> list[torch.Tensor]:
 
 def test_bytes_are_those_of_the_operands() -> None:
     x, w = torch.empty(8, 64, dtype=torch.bfloat16, device="meta"), torch.empty(64, device="meta")
-    for target in ("cpu", "sm_90"):
-        call = avo_ops.explain("layer_norm", x, [64], w, target=target).calls[0]
+    for on in ("cpu", "sm_90"):
+        call = avo_ops.explain("layer_norm", x, [64], w, on=on).calls[0]
         assert (call.read, call.written, call.temporary) == (8 * 64 * 2 + 64 * 4, 8 * 64 * 2, 0)
-    call = avo_ops.explain("layer_norm", x, [64], w.double(), target="sm_90").calls[0]
+    call = avo_ops.explain("layer_norm", x, [64], w.double(), on="sm_90").calls[0]
     # x is read and written as float64 beside its own dtype, y written so and read again, to be rounded.
     assert call.casts == ("x from bf16 to f64", "y from bf16 to f64") and call.temporary == 2 * 8 * 64 * 10
     x = torch.empty(4, 8, 16, device="meta")
-    call = avo_ops.explain("softmax", x, 1, target="sm_90").calls[0]
+    call = avo_ops.explain("softmax", x, 1, on="sm_90").calls[0]
     assert call.copies == ("x", "y") and call.temporary == 2 * 2 * 4 * x.numel()
-    sums = avo_ops.explain("layer_norm", x.requires_grad_(), [16], w[:16].requires_grad_(), target="sm_90")
+    sums = avo_ops.explain("layer_norm", x.requires_grad_(), [16], w[:16].requires_grad_(), on="sm_90")
     backward = sums.calls[1]
     assert backward.temporary == 2 * 4 * 16 * backward.kernels[0].grid[0] and len(backward.kernels) == 2
 
 
 def test_why_not_faster() -> None:
-    def why(*args: Any, target: Any = "sm_90") -> str:
-        return " / ".join(avo_ops.explain(*args, target=target).calls[-1].why_not_faster)
+    def why(*args: Any, on: Any = "sm_90") -> str:
+        return " / ".join(avo_ops.explain(*args, on=on).calls[-1].why_not_faster)
 
     x = torch.empty(64, 769, device="meta")
     assert why("layer_norm", torch.empty(64, 768, device="meta"), [768]) == ""
@@ -118,29 +118,27 @@ def test_why_not_faster() -> None:
     assert "the faster kernel needs aligned rows" in said
     wide = torch.empty(64, 32768, requires_grad=True, device="meta")
     w = torch.empty(32768, requires_grad=True, device="meta")
-    assert "it needs a newer architecture" in why("layer_norm", wide, [32768], w, target=CudaTarget(80, 108))
+    assert "it needs a newer architecture" in why("layer_norm", wide, [32768], w, on=CudaTarget(80, 108))
 
 
 def test_targets_and_names() -> None:
     x = torch.empty(4, 8, device="meta")
-    assert "sm_80 with 108 SMs" in str(avo_ops.explain("avo::gelu", x, target="sm_80"))
+    assert "sm_80 with 108 SMs" in str(avo_ops.explain("avo::gelu", x, on="sm_80"))
     assert (
-        avo_ops.explain(torch.ops.avo.gelu.default, x, target=CudaTarget(90, 7))
-        .calls[0]
-        .where.endswith("7 SMs")
+        avo_ops.explain(torch.ops.avo.gelu.default, x, on=CudaTarget(90, 7)).calls[0].where.endswith("7 SMs")
     )
     from torch._subclasses import FakeTensorMode
 
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(torch.empty(4, 9)[:, 1:])
-        call = avo_ops.explain("softmax", fake, -1, target="sm_90").calls[0]
+        call = avo_ops.explain("softmax", fake, -1, on="sm_90").calls[0]
     assert not call.kernels[0].aligned
     for wrong, message in (
         (lambda: avo_ops.explain("nothing", x), "no operator avo::nothing"),
-        (lambda: avo_ops.explain("gelu", x), "name a target"),
-        (lambda: avo_ops.explain("gelu", x, target="H200"), "target must be"),
+        (lambda: avo_ops.explain("gelu", x), "say on="),
+        (lambda: avo_ops.explain("gelu", x, on="H200"), "on must be"),
         (lambda: avo_ops.explain("gelu"), "x is missing"),
-        (lambda: avo_ops.explain("gelu", x, x=x, target="cpu"), r"takes \(x, approximate\)"),
+        (lambda: avo_ops.explain("gelu", x, x=x, on="cpu"), r"takes \(x, approximate\)"),
     ):
         with pytest.raises(ValueError, match=message):
             wrong()
@@ -277,4 +275,4 @@ def test_numpy_ints_and_gpus_that_are_none() -> None:
     x = torch.randn(3, 4)
     assert str(avo_ops.explain("softmax", x, np.int64(1))) == str(avo_ops.explain("softmax", x, 1))
     with pytest.raises(ValueError, match="none for sm_12"):
-        avo_ops.explain("gelu", x, target="sm_12")
+        avo_ops.explain("gelu", x, on="sm_12")

@@ -156,8 +156,8 @@ def kl_div_rows(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
 def kl_div_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     grad, x, target = grads["loss"], args["x"], args["target"]
     if args["log_target"] == "yes":
-        probability = torch.exp(target)
-        return {"x": -grad * probability, "target": grad * (probability * (target - x + 1.0))}
+        weighted = grad * torch.exp(target)  # once for each term: an infinite one times 0 is none
+        return {"x": -weighted, "target": weighted * (target - x) + weighted}
     logarithm = torch.log(torch.where(target > 0.0, target, 1.0))
     return {"x": -grad * target, "target": grad * torch.where(target > 0.0, logarithm - x + 1.0, -x)}
 

@@ -26,8 +26,7 @@ def _halves_twin(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _pairs_twin(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.complex(cos, sin)
-    return torch.view_as_real(turned).flatten(-2)
+    return torch.stack(rotary_pairs(x, cos, sin), -1).flatten(-2)
 
 
 ROTARY_HALVES = OpDef(

@@ -130,17 +130,17 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(op: Any, *args: Any, target: str | CudaTarget | None = None, **kwargs: Any) -> Explanation:
+def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: Any) -> Explanation:
     """The path that a call takes, as an object to print; nothing is computed.
 
     Args:
         op: "gelu", "avo::gelu", ``torch.ops.avo.gelu`` or an overload of it; the ``_forward`` and ``_backward`` ops too.
         args, kwargs: the arguments of the call. Tensors on the meta device and fake tensors will do: of a tensor only its
             dtype, shape, strides and address count. The incoming gradients of a backward are taken to lie as the results.
-        target: "cpu", or a GPU as "sm_90", whether or not it is there; by default where the tensors are.
+        on: "cpu", or a GPU as "sm_90", whether or not it is there; by default where the tensors are.
 
     Raises:
-        ValueError: there is no such op, or no target can be told from the tensors.
+        ValueError: there is no such op, or what it would run on cannot be told from the tensors.
         RuntimeError: the call would be refused; with the message that it would have.
     """
     name = _name_of(op)
@@ -158,7 +158,7 @@ def explain(op: Any, *args: Any, target: str | CudaTarget | None = None, **kwarg
         return Explanation(
             (Call(name, str(device), "definition", "a torch.func transform or forward-mode AD is at work"),)
         )
-    place, where, refusal = _target(target, device)
+    place, where, refusal = _target(on, device)
     if refusal:
         return Explanation((Call(name, where, "definition", refusal),))
     if not gradient:
@@ -253,9 +253,9 @@ def _target(target: str | CudaTarget | None, device: torch.device) -> tuple[Cuda
     if target == "cpu" or (target is None and device.type == "cpu"):
         return None, "cpu", ""
     if target is not None:
-        raise ValueError(f"target must be 'cpu' or a GPU as 'sm_90', but is {target!r}")
+        raise ValueError(f"on must be 'cpu' or a GPU as 'sm_90', but is {target!r}")
     if device.type == "meta" or (device.type == "cuda" and not torch.cuda.is_available()):
-        raise ValueError(f"a tensor on {device} is nowhere to run: name a target, such as 'sm_90' or 'cpu'")
+        raise ValueError(f"a tensor on {device} is nowhere to run: say on='sm_90' or on='cpu'")
     if device.type != "cuda":
         return None, str(device), f"there are no kernels for {device.type}"
     about = torch.cuda.get_device_properties(device)

@@ -49,8 +49,7 @@ AVO_KERNEL void kl_div_rows_forward_yes(const AvoCpuArgs* a, int64_t row_begin, 
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
-        const V probability = m_exp(target);
-        t1_block = part.sum(t1_block, probability * (target - x));
+        t1_block = part.sum(t1_block, m_exp(target) * (target - x));
       });
       t1_lanes = t1_lanes + t1_block;
     }
@@ -124,13 +123,12 @@ AVO_KERNEL void kl_div_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin,
       C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
       C* grad_target_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
       const C grad = load_stat<C>(a, 2, row);
-      const C t1 = -grad;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
-        const V probability = m_exp(target);
-        part.store(grad_x_row + c, probability * V(t1));
-        part.store(grad_target_row + c, probability * (target - x + V(C(1.0))) * V(grad));
+        const V weighted = m_exp(target) * V(grad);
+        part.store(grad_x_row + c, -weighted);
+        part.store(grad_target_row + c, m_fma(target - x, weighted, weighted));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
       close_row<C>(a, 4, row, c0, n, grad_target_row);
@@ -150,11 +148,10 @@ AVO_KERNEL void kl_div_rows_backward_yes_to_x(const AvoCpuArgs* a, int64_t row_b
       const C* target_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
       const C grad = load_stat<C>(a, 1, row);
-      const C t1 = -grad;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
-        const V probability = m_exp(target);
-        part.store(grad_x_row + c, probability * V(t1));
+        const V weighted = m_exp(target) * V(grad);
+        part.store(grad_x_row + c, -weighted);
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }

@@ -228,6 +228,41 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward(const AvoCpuArgs* a, int64_t
 // softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
 // Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_backward_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    const int64_t last = load_whole_number(a, 2, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, y * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V column = numbers_from<C>(c);
+      const V y = part.load(y_row + c);
+      const V grad = part.load(grad_row + c);
+      const V of_score = m_where(m_le(column, V(C(last))), y * (grad - V(t1)), V(C(0.0)));
+      part.store(grad_x_row + c, V(scale) * of_score);
+    });
+    close_row<C>(a, 3, row, 0, N, grad_x_row);
+  }
+}
+
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
   using V = Vec<C>;
@@ -261,14 +296,54 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask(const AvoCpuArgs* 
   }
 }
 
+// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
+// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+template <class C>
+AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
+    int64_t, void* scratch) {
+  using V = Vec<C>;
+  const int64_t N = a->N;
+  const C scale = C(a->scalars[0]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    const C* y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
+    const C* grad_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
+    C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
+    C* grad_attn_mask_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 3, N));
+    const int64_t last = load_whole_number(a, 2, row);
+    V t1_lanes(C(0));
+    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+      V t1_block(C(0));
+      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+        const V y = part.load(y_row + c);
+        const V grad = part.load(grad_row + c);
+        t1_block = part.sum(t1_block, y * grad);
+      });
+      t1_lanes = t1_lanes + t1_block;
+    }
+    const C t1 = hsum(t1_lanes);
+    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+      const V column = numbers_from<C>(c);
+      const V y = part.load(y_row + c);
+      const V grad = part.load(grad_row + c);
+      const V of_score = m_where(m_le(column, V(C(last))), y * (grad - V(t1)), V(C(0.0)));
+      part.store(grad_x_row + c, V(scale) * of_score);
+      part.store(grad_attn_mask_row + c, of_score);
+    });
+    close_row<C>(a, 3, row, 0, N, grad_x_row);
+    close_row<C>(a, 4, row, 0, N, grad_attn_mask_row);
+  }
+}
+
 AVO_HIDDEN extern const AvoKernelEntry kernels_scaled_masked_softmax_rows[] = {
     {"scaled_masked_softmax_rows_forward", scaled_masked_softmax_rows_forward<float>, scaled_masked_softmax_rows_forward<double>},
     {"scaled_masked_softmax_rows_forward_last", scaled_masked_softmax_rows_forward_last<float>, scaled_masked_softmax_rows_forward_last<double>},
     {"scaled_masked_softmax_rows_forward_attn_mask", scaled_masked_softmax_rows_forward_attn_mask<float>, scaled_masked_softmax_rows_forward_attn_mask<double>},
     {"scaled_masked_softmax_rows_forward_attn_mask_last", scaled_masked_softmax_rows_forward_attn_mask_last<float>, scaled_masked_softmax_rows_forward_attn_mask_last<double>},
     {"scaled_masked_softmax_rows_backward", scaled_masked_softmax_rows_backward<float>, scaled_masked_softmax_rows_backward<double>},
+    {"scaled_masked_softmax_rows_backward_last", scaled_masked_softmax_rows_backward_last<float>, scaled_masked_softmax_rows_backward_last<double>},
     {"scaled_masked_softmax_rows_backward_attn_mask", scaled_masked_softmax_rows_backward_attn_mask<float>, scaled_masked_softmax_rows_backward_attn_mask<double>},
+    {"scaled_masked_softmax_rows_backward_attn_mask_last", scaled_masked_softmax_rows_backward_attn_mask_last<float>, scaled_masked_softmax_rows_backward_attn_mask_last<double>},
 };
-AVO_HIDDEN extern const int kernels_scaled_masked_softmax_rows_count = 6;
+AVO_HIDDEN extern const int kernels_scaled_masked_softmax_rows_count = 8;
 
 } // namespace AVO_ISA_NAMESPACE

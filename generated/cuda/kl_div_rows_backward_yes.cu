@@ -53,7 +53,6 @@ AVO_INLINE void kl_div_rows_backward_yes(
       } else {
         fetch(row, target_vec, x_vec, grad);
       }
-      const C t1 = -grad;
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;
@@ -61,9 +60,9 @@ AVO_INLINE void kl_div_rows_backward_yes(
         C grad_target_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C probability = m_exp<A>(target_vec[p][j]);
-          grad_x_out[j] = probability * t1;
-          grad_target_out[j] = probability * (target_vec[p][j] - x_vec[p][j] + C(1.0)) * grad;
+          const C weighted = m_exp<A>(target_vec[p][j]) * grad;
+          grad_x_out[j] = -weighted;
+          grad_target_out[j] = m_fma(target_vec[p][j] - x_vec[p][j], weighted, weighted);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
         tile.store(grad_target_ptr + row * grad_target_stride, p, grad_target_out, live);

@@ -46,15 +46,14 @@ AVO_INLINE void kl_div_rows_backward_yes_to_x(
       } else {
         fetch(row, target_vec, grad);
       }
-      const C t1 = -grad;
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;
         C grad_x_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C probability = m_exp<A>(target_vec[p][j]);
-          grad_x_out[j] = probability * t1;
+          const C weighted = m_exp<A>(target_vec[p][j]) * grad;
+          grad_x_out[j] = -weighted;
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }

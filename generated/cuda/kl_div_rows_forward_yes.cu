@@ -51,8 +51,7 @@ AVO_INLINE void kl_div_rows_forward_yes(
     }
     C t1 = C(0);
     tile.each([&](int p, int j) {
-      const C probability = m_exp<A>(target_vec[p][j]);
-      t1 += probability * (target_vec[p][j] - x_vec[p][j]);
+      t1 += m_exp<A>(target_vec[p][j]) * (target_vec[p][j] - x_vec[p][j]);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;

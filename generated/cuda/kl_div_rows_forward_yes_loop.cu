@@ -36,8 +36,7 @@ AVO_INLINE void kl_div_rows_forward_yes_loop(
       else
         clear(x_vec);
       tile.each([&](int p, int j) {
-        const C probability = m_exp<A>(target_vec[p][j]);
-        t1 += probability * (target_vec[p][j] - x_vec[p][j]);
+        t1 += m_exp<A>(target_vec[p][j]) * (target_vec[p][j] - x_vec[p][j]);
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
