@@ -262,7 +262,9 @@ def measure(
     for what, want in exact.items():
         summed = record.columns.rule != "flat" or what.startswith("gradient")
         # Eager's in our dtype, which for a sum of a row is float32.
-        got, eager = (errors(o[what].to(ours[what].dtype), want, summed, limits[what]) for o in (ours, theirs))
+        got, eager = (
+            errors(o[what].to(ours[what].dtype), want, summed, limits[what]) for o in (ours, theirs)
+        )
         yield Line(name, what, dtype, range_name, got, eager)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from . import activations
 from .record import LAST, Arguments, Grads, OpDef, Sample, Tensor
 
 
@@ -137,7 +138,7 @@ def huber_loss_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> G
 
 
 def binary_cross_entropy_with_logits_rows(x: Tensor, target: Tensor) -> Tensor:
-    return (x.clamp(min=0.0) - x * target + torch.log1p(torch.exp(-x.abs()))).sum(-1, keepdim=True)
+    return (activations.softplus(x, 1.0, 50.0) - x * target).sum(-1, keepdim=True)
 
 
 def binary_cross_entropy_with_logits_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
@@ -205,7 +206,7 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS_ROWS = _of_two(
     "binary_cross_entropy_with_logits_rows",
     definition=binary_cross_entropy_with_logits_rows,
     twin=_twin(F.binary_cross_entropy_with_logits),
-    formula="sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim",
+    formula="sum(log(1 + exp(x)) - x target) over the last dim",
     source="torch.nn.functional.binary_cross_entropy_with_logits",
     gradient=binary_cross_entropy_with_logits_rows_gradient,
 )

@@ -86,7 +86,9 @@ def scaled_masked_softmax_rows(
 def scaled_masked_softmax_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     of_score, last = softmax_gradient(grads, {"dim": -1}, results)["x"], args["last"]
     if last is not None:  # also in a row that is not finite
-        of_score = torch.where(torch.arange(of_score.shape[-1], device=of_score.device) <= last, of_score, 0.0)
+        of_score = torch.where(
+            torch.arange(of_score.shape[-1], device=of_score.device) <= last, of_score, 0.0
+        )
     return {"x": of_score * args["scale"], "attn_mask": of_score}
 
 

@@ -7,7 +7,7 @@
 
 namespace AVO_ISA_NAMESPACE {
 
-// sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim
+// sum(log(1 + exp(x)) - x target) over the last dim
 // Source: torch.nn.functional.binary_cross_entropy_with_logits
 template <class C>
 AVO_KERNEL void binary_cross_entropy_with_logits_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
@@ -23,7 +23,8 @@ AVO_KERNEL void binary_cross_entropy_with_logits_rows_forward(const AvoCpuArgs* 
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V target = part.load(target_row + c);
-        t1_block = part.sum(t1_block, m_log1p(m_exp(-m_abs(x))) + m_fma(-x, target, m_max(x, V(C(0.0)))));
+        const auto t2 = m_gt(x, V(C(50.0)));
+        t1_block = part.sum(t1_block, m_fma(-x, target, m_where(m_or(t2, t2), x, m_log1p(m_exp(m_min(x, V(C(50.0))))))));
       });
       t1_lanes = t1_lanes + t1_block;
     }
@@ -32,7 +33,7 @@ AVO_KERNEL void binary_cross_entropy_with_logits_rows_forward(const AvoCpuArgs* 
   }
 }
 
-// sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim
+// sum(log(1 + exp(x)) - x target) over the last dim
 // Source: torch.nn.functional.binary_cross_entropy_with_logits
 template <class C>
 AVO_KERNEL void binary_cross_entropy_with_logits_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
@@ -59,7 +60,7 @@ AVO_KERNEL void binary_cross_entropy_with_logits_rows_backward(const AvoCpuArgs*
   }
 }
 
-// sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim
+// sum(log(1 + exp(x)) - x target) over the last dim
 // Source: torch.nn.functional.binary_cross_entropy_with_logits
 template <class C>
 AVO_KERNEL void binary_cross_entropy_with_logits_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,

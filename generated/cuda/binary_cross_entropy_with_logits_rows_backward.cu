@@ -1,5 +1,5 @@
 // avo::binary_cross_entropy_with_logits_rows_backward: pointwise kernel. Written by the generator from definitions/; do not edit.
-// sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim
+// sum(log(1 + exp(x)) - x target) over the last dim
 // Source: torch.nn.functional.binary_cross_entropy_with_logits
 #include "device/avo.cuh"
 

@@ -1,5 +1,5 @@
 // avo::binary_cross_entropy_with_logits_rows_forward: row kernel. Written by the generator from definitions/; do not edit.
-// sum(max(x, 0) - x target + log(1 + exp(-|x|))) over the last dim
+// sum(log(1 + exp(x)) - x target) over the last dim
 // Source: torch.nn.functional.binary_cross_entropy_with_logits
 #include "device/avo.cuh"
 
@@ -51,7 +51,8 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_forward(
     }
     C t1 = C(0);
     tile.each([&](int p, int j) {
-      t1 += m_log1p(m_exp<A>(-m_abs(x_vec[p][j]))) + m_fma(-x_vec[p][j], target_vec[p][j], m_max(x_vec[p][j], C(0.0)));
+      const auto t2 = m_gt(x_vec[p][j], C(50.0));
+      t1 += m_fma(-x_vec[p][j], target_vec[p][j], m_where(m_or(t2, t2), x_vec[p][j], m_log1p(m_exp<A>(m_min(x_vec[p][j], C(50.0))))));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
