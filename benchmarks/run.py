@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from . import peers, results
+from .accuracy import differentiable, real
 from .timing import Call, Cpu, Gpu
 from .workloads import DIRECTIONS, DTYPES, LAYOUTS, Arena, Workload, as_tuple, leaves_of, shapes_of, workloads
 
@@ -59,11 +60,12 @@ class Reference:
         self.values = workload.arguments(
             lambda shape, _: torch.randn(shape, device=device, dtype=dtype), differentiable=False
         )
+        wanted = differentiable(workload.record.name)
         wide = [
-            v.double().requires_grad_() if isinstance(v, Tensor) and v.is_floating_point() else v
-            for v in self.values
+            v.double().requires_grad_(name in wanted) if real(v) else v
+            for name, v in zip(workload.call, self.values, strict=True)
         ]
-        outs = as_tuple((workload.twin or workload.record.definition)(*wide))
+        outs = as_tuple((workload.twin or workload.record.compute)(*wide))
         self.grads = [torch.randn_like(o, dtype=dtype) for o in outs]
         self.exact = [o.detach() for o in outs]
         self.exact += torch.autograd.grad(outs, leaves_of(wide), [g.double() for g in self.grads])

@@ -122,7 +122,7 @@ def test_stale_and_write(tmp_path: Path) -> None:
 def test_small_enough_for_a_review() -> None:
     paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
     assert set(FOLDER.glob("cuda/*")) == {FOLDER / record["source"] for record in FAMILIES.values()}
-    assert sum(path.stat().st_size for path in paths) < 2_000_000
+    assert sum(path.stat().st_size for path in paths) < 2_500_000
 
 
 # ---- the plan keeps its contract ----
@@ -212,7 +212,7 @@ def test_names_of_an_op_are_its_own(op: dict[str, Any]) -> None:
     returns |= {part for r in returns & set(packed) for part in packed[r]}
     tensors = {name for name, a in args.items() if a["kind"] == "tensor"} | returns | statistics_of(op)
     tensors, returns = (tensors | {*parts}) - set(packed), returns - set(packed)
-    numbers = {name for name, a in args.items() if a["kind"] == "float"}
+    numbers = {name for i, (name, a) in enumerate(args.items()) if a["kind"] in ("float", "int") and i != arg}
     for case, steps in cases(op):
         if case["cpu"]:
             assert set(case["cpu"]["operands"]) <= tensors and set(case["cpu"]["scalars"]) <= numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -181,6 +182,8 @@ def expression_json(graph: Graph) -> Json:
     for node in nodes:
         number[node.index] = len(number)
         attr = node.attr.text if isinstance(node.attr, Span) else node.attr
+        if isinstance(attr, float) and not math.isfinite(attr):
+            attr = repr(attr)  # JSON has no such numbers
         rows.append([node.op, [number[a.index] for a in node.args], attr, node.span.text])
     return {"nodes": rows, "results": {name: number[v.index] for name, v in graph.results.items()}}
 

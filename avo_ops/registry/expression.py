@@ -90,7 +90,7 @@ class Expression:
             value: Tensor = values[attr]
             return value
         if op in ("scalar", "const", "size"):
-            number = values[attr] if op == "scalar" else attr if op == "const" else space.extent(attr)
+            number = values[attr] if op == "scalar" else float(attr) if op == "const" else space.extent(attr)
             if isinstance(number, Tensor):
                 return number
             return torch.full((), number, dtype=space.dtype, device=space.device)
