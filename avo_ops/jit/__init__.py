@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from .bundle import BundleError, export, load
 from .compilers import EmulatorCompiler, Frozen, GeneratorCompiler, freeze
-from .function import CompiledFunction, CompileError, Variant, compile
+from .function import CompiledFunction, CompileError, compile
+from .graph import Variant
 
 __all__ = [
+    "BundleError",
     "CompileError",
     "CompiledFunction",
     "EmulatorCompiler",
@@ -13,5 +16,7 @@ __all__ = [
     "GeneratorCompiler",
     "Variant",
     "compile",
+    "export",
     "freeze",
+    "load",
 ]

@@ -24,6 +24,7 @@ NAMESPACE = "avo"
 
 __all__ = [
     "Explanation",
+    "add_kernels",
     "direct_call",
     "explain",
     "note_definition",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
+_stores: list[KernelStore] = []
 
 
 def register_catalogue(compiler: Compiler, emulator_compiler: Compiler) -> None:
@@ -82,9 +84,16 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
         register_composite(library, composite)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
+    _stores[:] = [store, emulator_store]
 
     def resolve(family: str, arch: int) -> str | None:
         return (store if arch else emulator_store).resolve(family, arch)
 
     native_library.connect(plan, resolve, library)
     strict_from_environment()
+
+
+def add_kernels(folder: Path) -> None:
+    """Look for kernels in this folder too: ``sm_XX/<unit>.cubin``, and ``sm_0/<family>.so`` for the emulator."""
+    for store in _stores:
+        store.add_packaged(folder)
