@@ -15,11 +15,12 @@ from .jit import (
     EmulatorCompiler,
     GeneratorCompiler,
     compile,
+    explain,
     export,
     freeze,
     load,
 )
-from .registry import explain, register_catalogue, reset_stats, stats, strict
+from .registry import register_catalogue, reset_stats, stats, strict
 
 if TYPE_CHECKING:
     from . import nn, testing

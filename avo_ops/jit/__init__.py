@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .bundle import BundleError, export, load
 from .compilers import EmulatorCompiler, Frozen, GeneratorCompiler, freeze
+from .explain import FunctionExplanation, explain
 from .function import CompiledFunction, CompileError, compile
 from .graph import Variant
 
@@ -13,9 +14,11 @@ __all__ = [
     "CompiledFunction",
     "EmulatorCompiler",
     "Frozen",
+    "FunctionExplanation",
     "GeneratorCompiler",
     "Variant",
     "compile",
+    "explain",
     "export",
     "freeze",
     "load",

@@ -39,7 +39,7 @@ class Composite:
         self.program, self.title = program, title
         self.holds = program.holds()
         self.reasons = program.reasons()
-        self._runs = [_run_of(s) for s in program.steps]
+        self._runs = [run_of(s) for s in program.steps]
         self._names = [f"{NAMESPACE}::{title}", "; ".join(f"{n}: {r}" for n, r in self.reasons)]
         self.direct = _direct(program)
 
@@ -61,7 +61,7 @@ class Composite:
 # ---- steps ----
 
 
-def _run_of(step: ProgramStep) -> Run:
+def run_of(step: ProgramStep) -> Run:
     match step:
         case KernelStep():
             return _kernel(step)
@@ -86,22 +86,31 @@ def _operator(name: str) -> Callable[..., Any]:
     return direct_call(f"{NAMESPACE}::{name}", overload) or overload
 
 
-def _kernel(step: KernelStep) -> Run:
-    op = _operator(step.op)
+def arguments_of(step: KernelStep) -> Callable[[list[Any]], list[Any]]:
+    """What makes the arguments of the operator from the slots of a call."""
     operands = [(o.slot, _view(o)) for o in step.operands]
     columns = [s.function() for s in step.columns]
     scalars = step.scalars
-    results = [[(v.slot, _view(v)) for v in views] for views in step.results]
-    single = len(results) == 1
 
-    def run(env: list[Any]) -> None:
+    def arguments(env: list[Any]) -> list[Any]:
         args = [env[i] if view is None else view(env[i], env) for i, view in operands]
         if columns:
             args.append([s(env) for s in columns])
         for i in scalars:
             value = env[i]
             args.append(value if type(value) is float else float(value))
-        out = op(*args)
+        return args
+
+    return arguments
+
+
+def _kernel(step: KernelStep) -> Run:
+    op, arguments = _operator(step.op), arguments_of(step)
+    results = [[(v.slot, _view(v)) for v in views] for views in step.results]
+    single = len(results) == 1
+
+    def run(env: list[Any]) -> None:
+        out = op(*arguments(env))
         for found, views in zip((out,) if single else out, results, strict=True):
             for i, view in views:
                 env[i] = found if view is None else view(found, env)

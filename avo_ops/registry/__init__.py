@@ -15,7 +15,7 @@ from . import native_library
 from .accelerator import direct_call
 from .counters import note_definition, note_empty, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
-from .explain import Explanation, explain, remember
+from .explain import Explanation, explain, remember, size_text
 from .plan import generated_folder, operator_from_json
 from .register import register_composite, register_operator
 from .store import Compiler, KernelStore, default_cache_folder
@@ -33,6 +33,7 @@ __all__ = [
     "register_dynamic",
     "register_operator",
     "reset_stats",
+    "size_text",
     "stats",
     "strict",
 ]
