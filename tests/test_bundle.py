@@ -142,6 +142,7 @@ assert {k for k in ran if k.endswith("definition")} == {"avo_jit::pieces / defin
 """
 
 REST = """
+assert "torch._dynamo" not in sys.modules  # it takes a second to import
 norm = functions["norm"]
 x, w = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.rand(4, dtype=torch.float64, requires_grad=True)
 def eager(x, w):
@@ -158,7 +159,6 @@ torch.testing.assert_close(torch.vmap(norm, (0, None))(many, plain[1]), torch.vm
 assert norm(torch.randn(0, 4), torch.randn(4)).shape == (0, 4)
 assert not [m for m in sys.modules if m.startswith("avo_ops.generator.")
             and m.rpartition(".")[2] not in ("ir", "replay")], "the generator was needed"
-assert "torch._dynamo" not in sys.modules
 print(norm.plan().splitlines()[0])
 avo_ops.freeze()
 norm(torch.randn(3, 4), torch.randn(4))
@@ -365,6 +365,7 @@ def test_export_says_what_it_does_not_take(tmp_path: Path) -> None:
     refuses("two functions are called gate", [f, f])
     refuses("fresh has no graph to export: call it", [avo_ops.compile(gate, name="fresh")])
     refuses("'sm_90', at least 'sm_80', but 'sm_75' was given", [f], archs=("sm_75",))
+    refuses("gate has graphs for cpu alone: name archs, or instruction sets, for them", [f], cpu=())
     refuses("one of base, v3, v4, but 'avx2' was given", [f], cpu=("avx2",))
 
     class Mode:

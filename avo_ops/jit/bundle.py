@@ -83,9 +83,9 @@ def export(
     """
     path = Path(path).absolute()
     _check_arguments(path, functions, archs, cpu)
-    writer = _Writer(functions, bool(archs))
     native = native_library.runtime()
     isas = [native.cpu_isa() if native else "base"] if cpu is None else list(cpu)
+    writer = _Writer(functions, bool(isas) or "emulator" in archs, any(a != "emulator" for a in archs))
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         writer.write(temporary, archs, isas, gradients)
@@ -135,18 +135,19 @@ def _check_arguments(
 class _Writer:
     """What a bundle holds, gathered before any file is written."""
 
-    def __init__(self, functions: Sequence[CompiledFunction], for_cuda: bool) -> None:
+    def __init__(self, functions: Sequence[CompiledFunction], for_cpu: bool, for_cuda: bool) -> None:
         self.constants: list[Tensor] = []
         self.operators: dict[
             str, set[tuple[Any, ...]]
         ] = {}  # dtypes of the operands of each operator that CUDA runs
-        self.functions = {f.name: self._function(f, for_cuda) for f in functions}
+        self.functions = {f.name: self._function(f, for_cpu, for_cuda) for f in functions}
 
-    def _function(self, f: CompiledFunction, for_cuda: bool) -> Json:
+    def _function(self, f: CompiledFunction, for_cpu: bool, for_cuda: bool) -> Json:
         graphs = []
         for (spec, kinds, autocast), made in f.graphs_by_key():
             for graph in made:
-                graphs.append(self._graph(f, graph, spec, kinds, autocast))
+                if for_cpu if graph.device == "cpu" else for_cuda:
+                    graphs.append(self._graph(f, graph, spec, kinds, autocast))
                 if for_cuda and graph.device == "cpu":
                     if autocast is not None:
                         raise BundleError(
@@ -157,6 +158,11 @@ class _Writer:
                     with tracing_lock(), outside_of_modes():
                         on_cuda = TracedGraph(f, leaves, spec)
                     graphs.append(self._graph(f, on_cuda, spec, tuple(map(kind_of, leaves)), None))
+        if not graphs:
+            devices = sorted({g.device for _, made in f.graphs_by_key() for g in made})
+            raise BundleError(
+                f"{f.name} has graphs for {', '.join(devices)} alone: name archs, or instruction sets, for them"
+            )
         return {"parameters": _parameters(f.fn), "graphs": graphs}
 
     def _graph(
