@@ -9,8 +9,18 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from .jit import CompileError, EmulatorCompiler, GeneratorCompiler, compile, freeze
-from .registry import explain, register_catalogue, reset_stats, stats, strict
+from .jit import (
+    BundleError,
+    CompileError,
+    EmulatorCompiler,
+    GeneratorCompiler,
+    compile,
+    explain,
+    export,
+    freeze,
+    load,
+)
+from .registry import register_catalogue, reset_stats, stats, strict
 
 if TYPE_CHECKING:
     from . import nn, testing
@@ -18,11 +28,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BundleError",
     "CompileError",
     "__version__",
     "compile",
     "explain",
+    "export",
     "freeze",
+    "load",
     "nn",
     "reset_stats",
     "stats",

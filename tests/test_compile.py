@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
+import json
 import math
 import threading
 import warnings
@@ -22,8 +24,10 @@ from torch._subclasses import FakeTensorMode
 
 import avo_ops
 from avo_ops.generator.capture import Captured, Condition
+from avo_ops.jit import codec, program
 from avo_ops.jit.composite import Composite
 from avo_ops.jit.function import _kind, prepare_all
+from avo_ops.jit.program import Program, Size
 from avo_ops.registry import native_library
 from avo_ops.testing import emulate
 
@@ -110,11 +114,29 @@ def cases(names: Sequence[str], dtypes: Sequence[torch.dtype]) -> list[tuple[str
     return made
 
 
+def check_as_json(composite: Composite, inputs: Sequence[Any]) -> None:
+    """A bundle has the same program, to the bit."""
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> int:
+        kept.append(tensor)
+        return len(kept) - 1
+
+    text = json.dumps(codec.encode(composite.program, keep))
+    again = codec.decode(json.loads(text), kept.__getitem__)
+    assert json.dumps(codec.encode(again, lambda t: next(i for i, k in enumerate(kept) if k is t))) == text
+    if len(inputs) == composite.program.inputs and composite.holds([a.shape for a in inputs]):
+        with torch.no_grad():
+            for a, b in zip(composite(inputs), Composite(again, composite.title)(inputs), strict=True):
+                torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("names", CHUNKS, ids=lambda names: names[0])
 def test_corpus(names: list[str]) -> None:
     for name, compiled, inputs in cases(names, (torch.float32, torch.bfloat16)):
         function = CORPUS[name]
         check(function.fn, compiled, inputs, function.gradients)
+        check_as_json(compiled.variants()[0].composite, inputs)
         left = compiled.variants()[0].composite.reasons
         assert bool(left) == function.torch_parts, (name, left)
 
@@ -219,15 +241,17 @@ def test_conditions_are_said_with_the_names_of_the_sizes() -> None:
     conditions = (Condition(None, a, (0, 0)), Condition(None, b, (0, 1)), Condition(a + 2 * b, None, (1, 0)))
     captured = Captured(torch.fx.GraphModule({}, torch.fx.Graph()), conditions)
     assert captured.conditions_in_words(["x", "y"]) == ["y.shape[0] == x.shape[0] + 2*x.shape[1]"]
-    assert captured.holds([(3, 5), (13,)])
-    assert not captured.holds([(3, 5), (14,)])
+    size = Size(*captured.size_text(conditions[2].expression))
+    holds = Program(2, 2, (program.Condition(size, (1, 0)),), (), (), ()).holds()
+    assert holds([(3, 5), (13,)])
+    assert not holds([(3, 5), (14,)])
 
 
 def test_a_known_graph_is_found_without_symbolic_math(monkeypatch: pytest.MonkeyPatch) -> None:
     f = avo_ops.compile(scale)
     for n in (4, 5):
         f(torch.randn(3, n), torch.randn(n))
-    monkeypatch.setattr("avo_ops.generator.capture.compiled", None)
+    monkeypatch.setattr("avo_ops.jit.program.evaluator", None)
     f(torch.randn(5, 6), torch.randn(6))
     assert len(f.variants()) == 1
 
@@ -692,6 +716,50 @@ def lines_of(error: BaseException) -> str:
     for line in range(first, first + 30):
         text = text.replace(f"FILE:{line}\n", f"FILE:+{line - first}\n")
     return text
+
+
+def test_explain_says_what_a_function_becomes_and_what_is_left() -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        y = scale(x, w)
+        return torch.cumsum(y, 0) * 2
+
+    x, w = torch.randn(6, 40, requires_grad=True), torch.randn(40, requires_grad=True)
+    found = avo_ops.explain(f, x, w, on="sm_90")
+    assert not found.supported
+    assert [(p.operation, p.text) for p in found.left] == [
+        ("aten.cumsum.default", "return torch.cumsum(y, 0) * 2")
+    ]
+    assert str(found).startswith(
+        "f(x: float32[A, B], w: float32[C] where w.shape[0] == x.shape[1]): supported in part, 2 kernel calls"
+    )
+    whole = [[c.path for c in e.calls] for e in found.kernels]
+    assert whole == [["cuda", "cuda"]] * 2
+    # x, w and the result with its statistic; then what cumsum gave, and its double.
+    assert found.moved() == (240 + 40 + 240 + 6) * 4 + (240 + 240) * 4
+    assert found.moved(backward=True) > 0
+    assert found.seconds() is None  # whose bandwidth?
+    assert dataclasses.replace(found, bandwidth=1e9).seconds() == pytest.approx(found.moved() / 1e9)
+    compiled = avo_ops.compile(scale)
+    avo_ops.reset_stats()
+    here = avo_ops.explain(compiled, x, w)
+    assert here.supported
+    assert [c.path for c in here.kernels[0].calls] == ["cpu", "cpu"]
+    assert avo_ops.stats() == {}  # nothing ran
+    with torch.no_grad():
+        assert avo_ops.explain(compiled, x.T, w[:6]).kernels[0].saved is None
+    assert "avo::gelu" in str(avo_ops.explain("gelu", x))
+
+
+def test_explain_says_all_that_stands_against_a_function() -> None:
+    found = avo_ops.explain(everything_wrong, torch.randn(4, 4), torch.randn(4, 4))
+    assert not found.supported
+    assert str(found).startswith("everything_wrong: not supported\n  ")
+    with pytest.raises(avo_ops.CompileError) as caught:
+        avo_ops.compile(everything_wrong)(torch.randn(4, 4), torch.randn(4, 4))
+    assert found.problems == str(caught.value).removeprefix("everything_wrong cannot be compiled:\n")
+    with pytest.warns(RuntimeWarning, match="runs by plain torch operations"):
+        found = avo_ops.explain(lambda x: torch.from_numpy(x.numpy() * 2), torch.randn(3, 4))
+    assert found.problems.startswith("  torch runs the whole function: ")
 
 
 def test_refusals_name_every_line_the_reason_and_the_rewrite() -> None:

@@ -30,7 +30,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "avo_ops.plan_file",
     ),  # and the other files of the generator
     "avo_ops.nn": ("torch", "avo_ops.registry"),
-    "avo_ops.jit": ("torch", "avo_ops.generator", "avo_ops.registry"),
+    "avo_ops.jit": ("torch", "avo_ops.generator", "avo_ops.registry", "avo_ops.plan_file"),
     "avo_ops.testing": ("avo_ops.registry", "avo_ops.jit"),
     "avo_ops.__main__": ("avo_ops",),
     "avo_ops": ("torch", "avo_ops.registry", "avo_ops.nn", "avo_ops.jit", "avo_ops.testing"),

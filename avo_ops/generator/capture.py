@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,22 +86,12 @@ class Captured:
     def _dims(self) -> dict[Any, tuple[int, int]]:
         return {c.symbol: c.dim for c in self.conditions if c.symbol is not None and c.dim is not None}
 
-    def from_sizes(self, expression: Any) -> tuple[Callable[..., Any], tuple[tuple[int, int], ...]]:
-        """An expression as a function, and the (tensor, dim) whose sizes it takes."""
+    def size_text(self, size: Any) -> tuple[str, tuple[str, ...], tuple[tuple[int, int], ...]]:
+        """A size, or what was computed from sizes, as Python text, its names and the (tensor, dim) that each is the size of."""
+        expression = sympy.sympify(size.node.expr if hasattr(size, "node") else size)
         symbols = sorted(expression.free_symbols, key=str)
-        return compiled(expression, symbols), tuple(self._dims[s] for s in symbols)
-
-    @cached_property
-    def _checks(self) -> list[Any]:
-        return [(*self.from_sizes(c.expression), c.dim) for c in self.conditions if c.symbol is None]
-
-    def holds(self, shapes: Sequence[Sequence[int]]) -> bool:
-        """Whether the graph is right for tensors of these shapes, whose ranks and sizes of 1 are those of the example."""
-        for function, places, dim in self._checks:
-            found = function(*[shapes[t][d] for t, d in places])
-            if not (found if dim is None else found == shapes[dim[0]][dim[1]]):
-                return False
-        return True
+        text = PythonPrinter().doprint(expression)
+        return text, tuple(map(str, symbols)), tuple(self._dims[s] for s in symbols)
 
     def conditions_in_words(self, names: Sequence[str]) -> list[str]:
         """The conditions as text, with ``x.shape[0]`` for the sizes."""
@@ -116,13 +105,6 @@ class Captured:
             text = in_words(str(c.expression), words)
             out.append(f"{at} == {text}" if at else text)
         return out
-
-
-def compiled(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
-    """A function of the sizes, also of symbolic ones, on which it leaves guards."""
-    text = f"lambda {', '.join(map(str, symbols))}: {PythonPrinter().doprint(expression)}"
-    found: Callable[..., Any] = eval(text, {"math": math, "torch": torch})
-    return found
 
 
 def exposed(captured: Captured) -> tuple[Captured, list[torch.fx.Node]]:
@@ -199,8 +181,10 @@ def capture(
     for t in tensors:
         context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * t.dim())
         sizes = [s.node.hint if isinstance(s, torch.SymInt) else s for s in t.shape]
-        plain = torch.empty(sizes, dtype=t.dtype, device=t.device)
-        fakes.append(mode.from_tensor(plain, symbolic_context=context))
+        plain = torch.empty(sizes, dtype=t.dtype, device="meta")  # the device need not be there
+        symbolic = mode.from_tensor(plain, symbolic_context=context)
+        with mode:
+            fakes.append(torch.empty(symbolic.shape, dtype=t.dtype, device=t.device))
     with mode:
         fakes += [torch.empty((), dtype=torch.float64) for _ in floats]
 

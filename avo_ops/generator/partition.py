@@ -8,11 +8,10 @@ and whatever has no place in a kernel, are steps of torch's own.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import linecache
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,9 +20,9 @@ import torch
 
 from ..definitions.record import FLAT, LAST, OpDef, trailing
 from .capture import Captured
-from .ir import Source
 from .lower import IGNORED, fill_value, has_handler, is_fill, is_view
-from .trace import at_line, aten_name, is_kept_whole, source_of
+from .replay import Definition, Line, Number, Ref, Scalar
+from .trace import aten_name, is_kept_whole, source_of
 
 FxNode = torch.fx.Node
 Axes = tuple[int | None, ...]
@@ -81,13 +80,14 @@ class View:
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor argument of a region. ``span``: as of a record."""
+    """One tensor argument of a region. ``span``: as of a record. ``dtype``: in which it arrives at the operator."""
 
     name: str
     node: FxNode
     span: str
     view: View
     mask: bool
+    dtype: torch.dtype
 
 
 @dataclass(frozen=True)
@@ -680,16 +680,11 @@ class _RegionBuilder:
             loads.sort(key=lambda n: (-len(_varies(region.axes[n])), spans[n] != "M"))
             spans[loads[0]] = "MN"
         covered = {a for n in loads if spans[n] == "MN" for a in region.axes[n] if a is not None}
-        operands = tuple(
-            Operand(
-                self.names[n],
-                n,
-                spans[n],
-                self._operand_view(n, spans[n], i == 0 and covered != self.space),
-                _value(n).dtype == torch.bool,
-            )
-            for i, n in enumerate(loads)
-        )
+        operands = []
+        for i, n in enumerate(loads):
+            view = self._operand_view(n, spans[n], i == 0 and covered != self.space)
+            mask, dtype = _value(n).dtype == torch.bool, view.dtype or self._runtime_dtype(n)
+            operands.append(Operand(self.names[n], n, spans[n], view, mask, dtype))
         program = _Program(self, operands)
         k = len(self.columns)
         columns = FLAT if not self.columns else LAST if k == 1 else trailing("shape")
@@ -720,7 +715,7 @@ class _RegionBuilder:
         )
         sizes = tuple(self.size[a] for a in self.order if a in self.columns) if listed else ()
         return RegionStep(
-            record, operands, tuple((name, n) for n, name in self.scalars.items()), listed, sizes, results,
+            record, tuple(operands), tuple((name, n) for n, name in self.scalars.items()), listed, sizes, results,
             tuple(region.members), self.double,
         )  # fmt: skip
 
@@ -808,40 +803,13 @@ def _view_to(
 # ---- the definition of a region ----
 
 
-@dataclass(frozen=True)
-class _Ref:
-    """A value of the program, in the arguments of a later line."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class _Number:
-    """A constant that takes the place of a tensor."""
-
-    value: float
-
-
-@dataclass(frozen=True)
-class _Line:
-    kind: str  # call, reduce, same, cast
-    target: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    source: Source | None
-    detached: bool
-
-    def text(self) -> str:
-        return f"{self.kind} {self.target} {self.args!r} {sorted(self.kwargs.items())!r} {self.detached}"
-
-
 class _Program:
     """The nodes of a region as lines over its operands and scalars, whatever the rank of a call."""
 
     def __init__(self, builder: _RegionBuilder, operands: Sequence[Operand]) -> None:
         self.builder, self.operands = builder, tuple(operands)
         self.index: dict[FxNode, int] = {o.node: i for i, o in enumerate(operands)}
-        self.lines: list[_Line] = []
+        self.lines: list[Line] = []
         self.numbers: dict[FxNode, str] = builder.scalars
         for node in builder.region.members:
             self.lines.append(self._line(node))
@@ -852,29 +820,29 @@ class _Program:
 
     def _argument(self, node: FxNode) -> Any:
         if node in self.index:
-            return _Ref(self.index[node])
+            return Ref(self.index[node])
         found = self.builder.found
         if node in found.constants:
-            return _Number(found.constants[node])
+            return Number(found.constants[node])
         name = self.numbers.get(node)
         if name is None:
             name = self.numbers[node] = self.builder._fresh(
                 node.name if node.op == "placeholder" else f"s{len(self.numbers)}"
             )
-        return _Scalar(name)
+        return Scalar(name)
 
-    def _line(self, node: FxNode) -> _Line:
+    def _line(self, node: FxNode) -> Line:
         args = torch.fx.node.map_arg(node.args, self._argument)
         kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
         source, name = source_of(node), aten_name(node)
         detached = bool(_note(node, "detached"))
         value = _value(node)
         if is_view(name):
-            return _Line("same", None, args[:1], {}, source, detached)
+            return Line("same", None, args[:1], {}, source, detached)
         if name in ("_to_copy", "lift_fresh_copy", "copy"):
             narrow = None
             if value.dtype == torch.bool:
-                return _Line("cast", torch.bool, args[:1], {}, source, detached)
+                return Line("cast", torch.bool, args[:1], {}, source, detached)
             source_dtype = _value(node.all_input_nodes[0]).dtype
             if _note(node, "cast") and value.dtype in _FLOATS and source_dtype in _FLOATS:
                 narrow = (
@@ -882,89 +850,18 @@ class _Program:
                 )
                 compute = torch.float64 if self.builder.double else torch.float32
                 narrow = narrow if narrow != compute else None
-            return _Line("cast", narrow, args[-1:] if name == "copy" else args[:1], {}, source, detached)
+            return Line("cast", narrow, args[-1:] if name == "copy" else args[:1], {}, source, detached)
         if _reduces(node):
             whole = not _dims_reduced(self.builder.region, node)
-            return _Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
+            return Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
         kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED}
-        return _Line("call", node.target, args, kwargs, source, detached)
+        return Line("call", node.target, args, kwargs, source, detached)
 
-    def definition(self, roots: Sequence[FxNode], listed: int) -> Callable[..., Any]:
-        names = [o.name for o in self.operands]
-        masks = [o.mask for o in self.operands]
-        scalars = list(self.builder.scalars.values())
-        lines, last = tuple(self.lines), [self.index[r] for r in roots]
-        takes = [*names, *(["shape"] if listed else []), *scalars]
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            given = {**dict(zip(takes, args, strict=False)), **kwargs}
-            like = given[names[0]]
-            dims = tuple(range(-(len(given["shape"]) if listed else 1), 0))
-            values: list[Any] = [given[n] != 0 if m else given[n] for n, m in zip(names, masks, strict=True)]
-            numbers = {n: _as_tensor(given[n], like) for n in scalars}
-            for line in lines:
-                with at_line(line.source):
-                    values.append(_run_line(line, values, numbers, dims, like))
-            out = tuple(v.to(like.dtype) if v.dtype == torch.bool else v for v in (values[i] for i in last))
-            return out[0] if len(out) == 1 else out
-
-        parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in takes]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return run
-
-
-@dataclass(frozen=True)
-class _Scalar:
-    """A float argument, or a size, in the arguments of a line."""
-
-    name: str
+    def definition(self, roots: Sequence[FxNode], listed: int) -> Definition:
+        operands = tuple((o.name, o.mask) for o in self.operands)
+        scalars = tuple(self.builder.scalars.values())
+        return Definition(operands, listed, scalars, tuple(self.lines), tuple(self.index[r] for r in roots))
 
 
 def _dims_reduced(region: _Region, node: FxNode) -> bool:
     return _varies(region.axes[node.all_input_nodes[0]]) != _varies(region.axes[node])
-
-
-def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
-    if isinstance(value, torch.Tensor):
-        return value
-    return torch.full((), value, dtype=like.dtype, device=like.device)
-
-
-def _run_line(
-    line: _Line, values: Sequence[Any], numbers: dict[str, Any], dims: tuple[int, ...], like: torch.Tensor
-) -> Any:
-    def get(a: Any) -> Any:
-        if isinstance(a, _Ref):
-            return values[a.index]
-        if isinstance(a, _Number):
-            return _as_tensor(a.value, like)
-        if isinstance(a, _Scalar):
-            return numbers[a.name]
-        return [get(x) for x in a] if isinstance(a, list | tuple) else a
-
-    args = [get(a) for a in line.args]
-    if line.kind == "call":
-        out = line.target(*args, **{k: get(v) for k, v in line.kwargs.items()})
-    elif line.kind == "same":
-        out = args[0]
-    elif line.kind == "cast":
-        out = args[0]
-        if line.target == torch.bool:
-            out = out if out.dtype == torch.bool else out != 0
-        elif out.dtype == torch.bool:
-            out = out.to(like.dtype)
-        elif line.target is not None:
-            out = out.to(line.target).to(like.dtype)
-    else:
-        out = _reduce(line.target, args[0], dims, like)
-    return out.detach() if line.detached else out
-
-
-def _reduce(name: str, value: torch.Tensor, dims: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    if name in ("any", "all"):
-        truth = (value if value.dtype == torch.bool else value != 0).to(like.dtype)
-        return (torch.amax if name == "any" else torch.amin)(truth, dims, keepdim=True) != 0
-    if value.dtype == torch.bool:
-        value = value.to(like.dtype)
-    found: torch.Tensor = getattr(torch, name)(value, dims, keepdim=True)
-    return found

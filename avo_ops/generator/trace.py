@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.overrides import TorchFunctionMode
 
 from .ir import Source, Span
+from .replay import stated_line
 
 # Distinct primes: rows and columns can never be taken for each other, nor for a product or a quotient of them.
 _ROWS, _COLS = 61, 127
@@ -440,22 +439,9 @@ def _is_authors(file: str) -> bool:
     return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
 
 
-_line: contextvars.ContextVar[Source | None] = contextvars.ContextVar("line", default=None)
-
-
-@contextlib.contextmanager
-def at_line(source: Source | None) -> Iterator[None]:
-    """What is traced within belongs to this line, wherever the code that runs may be: for a graph that is traced again."""
-    token = _line.set(source)
-    try:
-        yield
-    finally:
-        _line.reset(token)
-
-
 def calling_line() -> Source:
     """The innermost of the author's lines that are being executed."""
-    stated = _line.get()
+    stated = stated_line()
     if stated is not None:
         return stated
     frame = sys._getframe(1)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from .bundle import BundleError, export, load
 from .compilers import EmulatorCompiler, Frozen, GeneratorCompiler, freeze
-from .function import CompiledFunction, CompileError, Variant, compile
+from .explain import FunctionExplanation, explain
+from .function import CompiledFunction, CompileError, compile
+from .graph import Variant
 
 __all__ = [
+    "BundleError",
     "CompileError",
     "CompiledFunction",
     "EmulatorCompiler",
     "Frozen",
+    "FunctionExplanation",
     "GeneratorCompiler",
     "Variant",
     "compile",
+    "explain",
+    "export",
     "freeze",
+    "load",
 ]

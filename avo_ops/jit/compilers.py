@@ -6,7 +6,8 @@ first needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from ..registry.store import Frozen
 _families: dict[str, Any] = {}  # Family by name
 _units: dict[str, str] = {}  # text of a unit of CUDA kernels, by name
 _cpu_units: dict[str, tuple[str, str]] = {}  # text and instruction set of a unit of CPU kernels, by name
+_exported: set[str] = set()  # families of bundles that were loaded
 _frozen: list[str] = []
 
 
@@ -57,13 +59,38 @@ def family_text(name: str) -> str:
     return "\n".join([family.text, *family.instantiations(), ""])
 
 
+def note_exported(families: Iterable[str]) -> None:
+    """Note families whose kernels come from a bundle."""
+    _exported.update(families)
+
+
+def _check_known(unit: str) -> None:
+    """To be called for a unit of which there is no text.
+
+    Raises:
+        LookupError: it is of a bundle, and was not exported.
+    """
+    if unit.partition("__")[0] in _exported:
+        raise LookupError(
+            "the bundle was exported without it: without gradients, or for other archs or dtypes"
+        )
+
+
+def package_version() -> str:
+    """The version of this package."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
 class GeneratorCompiler:
     """Units of CUDA kernels, by the generator and NVRTC."""
 
     def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from ..generator import build
 
-        return build.source_inputs(_units[unit], arch) if unit in _units else build.unit_inputs(unit, arch)
+        if unit in _units:
+            return build.source_inputs(_units[unit], arch)
+        _check_known(unit)
+        return build.unit_inputs(unit, arch)
 
     def compile(self, unit: str, arch: str) -> bytes:
         from ..generator import build
@@ -95,6 +122,7 @@ class EmulatorCompiler:
         from ..generator import emulator
 
         if name not in _families:
+            _check_known(name)
             return emulator.family_unit(name)
         rows = _families[name].variants.values()
         return emulator.unit(family_text(name), {v["symbol"] for variants in rows for v in variants})

@@ -5,29 +5,22 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-import hashlib
 import inspect
 import re
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
-from ..registry import native_library, note_definition, note_empty, register_dynamic
+from ..registry import note_definition, note_empty
 from ..registry.dynamic import NAMESPACE
-from ..registry.store import KernelStore, default_cache_folder
-from .compilers import CpuCompiler, add_cpu_unit, add_families, check_may_compile
+from .compilers import check_may_compile
 from .composite import Composite, Eager
-
-if TYPE_CHECKING:
-    from ..generator.capture import Captured
-    from ..generator.partition import RegionStep, Step
+from .graph import Graph, Sizes, Variant
+from .kernels import load_cpu_kernels, registered, tracing_lock
+from .program import Size, program_of
 
 Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
@@ -45,24 +38,6 @@ _MOST_SHAPES = 4096  # entries of the table of calls; beyond it is begun anew
 
 class CompileError(ValueError):
     """A function cannot be compiled; the message has every reason with the author's file, line and text, and a way out."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One graph of a compiled function and the calls that it serves.
-
-    ``signature``: of each tensor the dtype and the shape, with 1 for a dim of that size and letters for any others; of other
-    arguments the value. ``conditions``: what sizes must be besides.
-    """
-
-    signature: str
-    conditions: tuple[str, ...]
-    operators: tuple[str, ...]
-    composite: Composite | Eager
-
-    def __str__(self) -> str:
-        where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
-        return f"{self.signature}{where}: {', '.join(self.operators) or 'torch alone'}"
 
 
 def compile(
@@ -102,20 +77,15 @@ def compile(
     return compiled
 
 
-class CompiledFunction:
-    """What :func:`avo_ops.compile` returns; call it as the function it was made of."""
+class Function:
+    """What is called as the function that it stands for: one lookup finds the graph of a call, if it was found before.
 
-    def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
-        functools.update_wrapper(self, fn, updated=())
-        self.fn = fn
-        self.name = re.sub(r"\W", "_", name or getattr(fn, "__name__", "function")).strip("_") or "function"
-        if not self.name[0].isalpha():
-            self.name = f"fn_{self.name}"
+    ``fn``: the function itself, or None where it is not at hand.
+    """
+
+    def __init__(self, fn: Callable[..., Any] | None, name: str) -> None:
+        self.fn, self.name = fn, name
         self._fast: dict[Any, Callable[..., Any]] = {}
-        self._graphs: dict[Any, list[_Graph]] = {}
-        self._example: tuple[Any, ...] | None = None
-        # One node of its graph to torch.compile. This imports dynamo, as the first trace would.
-        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(args, kwargs))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _is_compiling():
@@ -152,7 +122,7 @@ class CompiledFunction:
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         tensors = [a for a in leaves if isinstance(a, Tensor)]
-        if not tensors or any(s == 0 for t in tensors for s in t.shape):
+        if self.fn is not None and (not tensors or any(s == 0 for t in tensors for s in t.shape)):
             name = f"{NAMESPACE}::{self.name}"
             if tensors:
                 note_empty(name)
@@ -160,6 +130,8 @@ class CompiledFunction:
                 note_definition(name, "no argument is a tensor")
             return self.fn(*args, **kwargs)
         graph = self._graph(leaves, spec)
+        if graph is None:
+            return self.fn(*args, **kwargs)
         plain = all(type(t) in _PLAIN for t in tensors) and list(map(id, leaves)) == list(map(id, args))
         if key is not None and plain and graph.complete():
             entry = graph.entry(len(args))
@@ -171,7 +143,44 @@ class CompiledFunction:
             return graph.composite(*args, **kwargs)
         return graph.run(leaves)
 
-    def _graph(self, leaves: Sequence[Any], spec: Any) -> _Graph:
+    def _graph(self, leaves: Sequence[Any], spec: Any) -> Graph | None:
+        """The graph that serves a call; None if only ``fn`` does."""
+        raise NotImplementedError
+
+    def _all_graphs(self) -> Iterable[Graph]:
+        raise NotImplementedError
+
+    def variants(self) -> list[Variant]:
+        """Every graph there is, in the order of their making."""
+        return [g.variant for g in self._all_graphs()]
+
+    def plan(self) -> str:
+        """Every graph with its steps: operators, and what is left to torch and why."""
+        from .report import plan_text
+
+        return plan_text(self.name, self.variants())
+
+
+class CompiledFunction(Function):
+    """What :func:`avo_ops.compile` returns; call it as the function it was made of."""
+
+    def __init__(self, fn: Callable[..., Any], name: str | None = None) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        name = re.sub(r"\W", "_", name or getattr(fn, "__name__", "function")).strip("_") or "function"
+        super().__init__(fn, name if name[0].isalpha() else f"fn_{name}")
+        self._graphs: dict[Any, list[TracedGraph]] = {}
+        self._example: tuple[Any, ...] | None = None
+        # One node of its graph to torch.compile. This imports dynamo, as the first trace would.
+        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(args, kwargs))
+
+    def _all_graphs(self) -> Iterable[TracedGraph]:
+        return [g for graphs in list(self._graphs.values()) for g in graphs]
+
+    def graphs_by_key(self) -> list[tuple[Any, list[TracedGraph]]]:
+        """The graphs by structure of the arguments, their kinds, and autocast."""
+        return [(key, list(graphs)) for key, graphs in list(self._graphs.items())]
+
+    def _graph(self, leaves: Sequence[Any], spec: Any) -> TracedGraph:
         key = (spec, tuple(_kind(a) for a in leaves), _autocast() if _is_autocasting() else None)
         if not _has_hash(key):
             raise self._unhashable(leaves, spec)
@@ -185,8 +194,8 @@ class CompiledFunction:
                 if graph.holds(floats, shapes):  # another thread was faster
                     return graph
             check_may_compile(f"a graph of {self.name}")
-            with _outside_of_modes():
-                made = _Graph(self, leaves, spec)
+            with outside_of_modes():
+                made = TracedGraph(self, leaves, spec)
             self._graphs.setdefault(key, []).append(made)
             return made
 
@@ -240,16 +249,6 @@ class CompiledFunction:
 
     # ---- asking about it ----
 
-    def variants(self) -> list[Variant]:
-        """Every graph made so far, in the order of their making."""
-        return [g.variant for graphs in list(self._graphs.values()) for g in graphs]
-
-    def plan(self) -> str:
-        """Every graph with its steps: operators, and what is left to torch and why."""
-        from .report import plan_text
-
-        return plan_text(self.name, self.variants())
-
     def verify(self, /, *args: Any, **kwargs: Any) -> Any:
         """How far each step is from float64, in eager and in our kernels, by line of the function: an object to print.
 
@@ -262,11 +261,11 @@ class CompiledFunction:
 
         leaves, spec = pytree.tree_flatten((args, kwargs))
         graph = self._graph(leaves, spec)
-        if not isinstance(graph.composite, Composite):
+        if graph.captured is None:
             raise ValueError(
                 f"{self.name}.verify: torch does not trace this function: {graph.composite.reasons[0][1]}"
             )
-        return verify(self.name, graph.composite.captured, [leaves[i] for i in graph.places])
+        return verify(self.name, graph.captured, [leaves[i] for i in graph.places])
 
     def source(self, target: str = "cuda") -> str:
         """The kernels' source, "cuda" or "cpu", of every graph made so far."""
@@ -275,19 +274,15 @@ class CompiledFunction:
         return source_text(self.variants(), target)
 
 
-class _Graph:
-    """One captured graph and where its tensors and floats are among the leaves of a call."""
+class TracedGraph(Graph):
+    """A graph that was traced here. ``captured``: None where torch does not trace the function."""
 
     def __init__(self, owner: CompiledFunction, leaves: Sequence[Any], spec: Any) -> None:
-        from ..generator.partition import RegionStep
-
-        self.owner, self.floats = owner, _spelled_floats(leaves)
+        self.owner, self.captured, self._out = owner, None, (None, {})
         self.names = _leaf_names(owner.fn, len(leaves), spec)
         tensors = [i for i, a in enumerate(leaves) if isinstance(a, Tensor)]
         floats = [i for i, a in enumerate(leaves) if type(a) is float]
-        self.fixed_floats = False
-        self.out_spec: Any = None
-        self.out_plain: dict[int, Any] = {}
+        fixed = False
         try:
             self.places = [*tensors, *floats]
             composite = self._composite(leaves, spec)
@@ -297,22 +292,30 @@ class _Graph:
                 raise
             same = False
         if not same:  # such a float is a part of the graph, as an int is
-            self.fixed_floats, self.places = True, tensors
+            fixed, self.places = True, tensors
             composite = self._composite(leaves, spec)
-        self.composite = composite
+        words, operators, values = [], (), {}
         if isinstance(composite, Composite):
             self._refuse_results(leaves)
-            self._others = {i: composite.value_of(o) for i, o in self.out_plain.items()}
+            words = self.captured.conditions_in_words([self.names[i] for i in tensors])
+            operators = composite.program.operators()
+            values = {i: self._value_of(o) for i, o in self._out[1].items()}
         else:
-            self.fixed_floats = False
-        regions: list[RegionStep] = [s for s in composite.steps if isinstance(s, RegionStep)]
-        self._ready = False
-        self._device = leaves[tensors[0]].device.type
-        words = composite.conditions([self.names[i] for i in tensors])
-        operators = tuple(s.record.name for s in regions)
-        self.variant = Variant(
-            _signature(leaves, self.names, self.fixed_floats), tuple(words), operators, composite
+            fixed = False
+        variant = Variant(_signature(leaves, self.names, fixed), tuple(words), operators, composite)
+        device = leaves[tensors[0]].device.type
+        shapes = [tuple(map(_number, leaves[i].shape)) for i in tensors]
+        super().__init__(
+            variant, self.places, _spelled_floats(leaves), fixed, self._out[0], values, device, shapes
         )
+
+    def _value_of(self, result: Any) -> Any:
+        """A result of the trace that is no tensor, as the graph keeps it."""
+        if isinstance(result, torch.Size):
+            return Sizes(tuple(Size(*self.captured.size_text(s)) for s in result))
+        if isinstance(result, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return Size(*self.captured.size_text(result))
+        return result
 
     def _composite(self, leaves: Sequence[Any], spec: Any) -> Composite | Eager:
         from ..generator.capture import UntraceableError, capture
@@ -324,14 +327,14 @@ class _Graph:
             for i, value in zip(self.places, given, strict=True):
                 fixed[i] = value
             args, kwargs = pytree.tree_unflatten(fixed, spec)
-            out, self.out_spec = pytree.tree_flatten(self.owner.fn(*args, **kwargs))
-            self.out_plain = {i: o for i, o in enumerate(out) if not isinstance(o, Tensor)}
+            out, out_spec = pytree.tree_flatten(self.owner.fn(*args, **kwargs))
+            self._out = out_spec, {i: o for i, o in enumerate(out) if not isinstance(o, Tensor)}
             return [o for o in out if isinstance(o, Tensor)]
 
         given = [leaves[i] for i in self.places]
         names = [self.names[i] for i in self.places]
         try:
-            captured = capture(
+            self.captured = capture(
                 flat,
                 [a for a in given if isinstance(a, Tensor)],
                 [a for a in given if not isinstance(a, Tensor)],
@@ -350,7 +353,8 @@ class _Graph:
             raise CompileError(str(error)) from None
         except TraceError as error:
             raise CompileError(f"{self.owner.name} cannot be compiled:\n  {error}") from None
-        return Composite(captured, registered(captured, names, self.owner.name), self.owner.name)
+        steps = registered(self.captured, names, self.owner.name)
+        return Composite(program_of(self.captured, steps), self.owner.name)
 
     def _refuse_results(self, leaves: Sequence[Any]) -> None:
         """Refuse a result in which there may be a part of the trace, which is no value of any call.
@@ -358,7 +362,7 @@ class _Graph:
         Raises:
             CompileError: its type is not known to have none.
         """
-        for value in self.out_plain.values():
+        for value in self._out[1].values():
             if not isinstance(value, _VALUES) and not any(value is a for a in leaves):
                 raise CompileError(
                     f"{self.owner.name} cannot be compiled: it returns a {type(value).__name__}: return {_GOOD_VALUES}"
@@ -367,9 +371,9 @@ class _Graph:
     def _same_results(self, composite: Composite | Eager, leaves: Sequence[Any], spec: Any) -> bool:
         """Whether the dtypes of the results are those with Python's floats."""
         out = pytree.tree_leaves(self._imagined(leaves, spec))
-        return isinstance(composite, Composite) and composite.result_dtypes() == [
+        return isinstance(composite, Composite) and composite.program.dtypes == tuple(
             o.dtype for o in out if isinstance(o, Tensor)
-        ]
+        )
 
     def _imagined(self, leaves: Sequence[Any], spec: Any) -> Any:
         """The function's results for tensors that have no values."""
@@ -377,155 +381,11 @@ class _Graph:
 
         with FakeTensorMode(allow_non_fake_inputs=True):
             fakes = [
-                torch.empty_like(a, memory_format=torch.contiguous_format) if isinstance(a, Tensor) else a
+                torch.empty(a.shape, dtype=a.dtype, device=a.device) if isinstance(a, Tensor) else a
                 for a in leaves
             ]
             args, kwargs = pytree.tree_unflatten(fakes, spec)
             return self.owner.fn(*args, **kwargs)
-
-    def holds(self, floats: tuple[str, ...], shapes: Sequence[Any]) -> bool:
-        return (not self.fixed_floats or self.floats == floats) and self.composite.holds(shapes)
-
-    def missing(self) -> tuple[str, ...]:
-        """The operators whose kernels for the CPU have to be loaded, if calls go there now."""
-        native = native_library.runtime()
-        on_cpu = native is not None and native.emulated is None and self._device == "cpu"
-        return self.variant.operators if on_cpu and not self._ready else ()
-
-    def complete(self) -> bool:
-        """Load the kernels for the CPU if calls will go there; whether nothing is left to load."""
-        if not self._ready:
-            native = native_library.runtime()
-            if native is not None and self._device == "cpu":
-                if native.emulated is not None:
-                    return False
-                load_cpu_kernels(self.variant.operators)
-            self._ready = True
-        return True
-
-    def entry(self, count: int) -> Callable[..., Any] | None:
-        """What serves further calls with ``count`` positional arguments without a structure; None if nothing does."""
-        if self.fixed_floats:
-            return None
-        if isinstance(self.composite, Eager):
-            return self.composite
-        direct, places = self.composite.direct, list(self.places)
-        if direct is not None and not self._others and self.out_spec.is_leaf():
-            if places == list(range(count)):
-                return direct
-            return lambda *args: direct(*[args[i] for i in places])
-        return lambda *args: self._run([args[i] for i in places])
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        self.complete()
-        return self._run([leaves[i] for i in self.places])
-
-    def _run(self, given: Sequence[Any]) -> Any:
-        """The results in the structure that the function returns."""
-        out = self.composite(given)
-        if self._others:
-            rest = iter(out)
-            count = len(out) + len(self._others)
-            out = [self._others[i](given) if i in self._others else next(rest) for i in range(count)]
-        return out[0] if self.out_spec.is_leaf() else pytree.tree_unflatten(out, self.out_spec)
-
-
-# ---- operators and kernels ----
-
-_generated: dict[str, Any] = {}  # GeneratedOperator by name
-_double: dict[str, bool] = {}  # whether an operator's math is in float64
-_loaded: set[str] = set()  # operators whose CPU kernels are loaded
-_kernels_mutex = threading.Lock()
-
-
-def tracing_lock() -> Any:
-    """Held while anything is traced: make_fx and what torch notes on nodes have state that is the process's.
-
-    It is that of ``torch.compile``, which traces in the same way.
-    """
-    from torch._dynamo.convert_frame import compile_lock
-
-    return compile_lock
-
-
-def registered(captured: Captured, names: Sequence[str], title: str, gradients: bool = True) -> list[Step]:
-    """The steps of a graph, all of whose operators are registered: what has no kernel after all is left to torch."""
-    from ..generator.partition import partition
-
-    apart: dict[Any, str] = {}
-    with tracing_lock(), torch._C._DisableAutocast():  # the graph has the casts
-        while True:
-            steps = partition(captured, names, title, apart)
-            failed = register(steps, gradients)
-            if not failed:
-                return steps
-            apart |= failed
-
-
-def register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
-    """Generate and register the operators of regions; the nodes for which that failed, and why."""
-    from ..generator.partition import RegionStep
-    from ..generator.pipeline import generate_operator
-    from ..generator.trace import TraceError
-
-    failed: dict[Any, str] = {}
-    for step in steps:
-        if not isinstance(step, RegionStep) or step.record.name in _generated:
-            continue
-        problem: Exception | None = None
-        for differentiate in (True, False) if gradients else (False,):
-            try:
-                made = generate_operator(step.record, differentiate)
-                break
-            except TraceError as error:
-                problem = error
-        else:
-            failed |= dict.fromkeys(step.nodes, str(problem).splitlines()[-1].strip())
-            continue
-        records = made.families_on_demand()
-        add_families(made.families, records)
-        register_dynamic(step.record, made.operator, records)
-        _double[step.record.name] = step.double
-        _generated[step.record.name] = made
-    return failed
-
-
-def generated(name: str) -> Any:
-    """The GeneratedOperator of an operator that was registered here."""
-    return _generated[name]
-
-
-@lru_cache(maxsize=1)
-def _host_compiler() -> bool:
-    """Whether there is a C++ compiler; the one warning if not."""
-    from ..generator import gcc
-
-    try:
-        gcc.version()
-    except gcc.CompilerError as error:
-        warnings.warn(
-            f"avo_ops: compiled functions on the CPU run by plain torch operations: {error}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
-
-
-@lru_cache(maxsize=1)
-def _cpu_store() -> KernelStore:
-    return KernelStore(None, default_cache_folder(), CpuCompiler(), suffix=".so")
-
-
-def cpu_unit(names: Sequence[str]) -> str:
-    """The source of the CPU kernels of some operators."""
-    from ..generator import emit_cpu
-
-    parts = []
-    for name in names:
-        types = ("double",) if _double[name] else ("float",)
-        parts.append(emit_cpu.translation_unit(name, _generated[name].cpu, types))
-    return "\n".join([*parts, emit_cpu.index_unit(names)])
 
 
 def prepare_all(calls: Iterable[tuple[CompiledFunction, Sequence[Any], Mapping[str, Any]]]) -> None:
@@ -540,30 +400,11 @@ def prepare_all(calls: Iterable[tuple[CompiledFunction, Sequence[Any], Mapping[s
         graph.complete()
 
 
-def load_cpu_kernels(names: Sequence[str]) -> None:
-    """Compile, or find in the cache, the CPU kernels of some operators in one library, and load it.
-
-    Without a compiler nothing is loaded, after one warning: the definitions run.
-    """
-    native = native_library.runtime()
-    with _kernels_mutex:
-        todo = sorted({n for n in names if n not in _loaded and n in _generated})
-        if native is None or not todo or not _host_compiler():
-            return
-        digest = hashlib.sha256("\0".join(todo).encode()).hexdigest()[:8]
-        unit = f"{todo[0]}_{digest}" if len(todo) > 1 else todo[0]
-        add_cpu_unit(unit, cpu_unit(todo), native.cpu_isa())
-        path = _cpu_store().resolve(unit, 0)
-        if path is not None:
-            native.load_cpu_kernels(Path(path))
-        _loaded.update(todo)
-
-
 # ---- small things ----
 
 
 @contextlib.contextmanager
-def _outside_of_modes() -> Iterator[None]:
+def outside_of_modes() -> Iterator[None]:
     """Tracing is the same whatever modes and transforms, but for autocast, the call that needs it is under."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
     from torch.utils._python_dispatch import _disable_current_modes
@@ -583,6 +424,11 @@ def _kind(leaf: Any) -> Any:
         ones = tuple(isinstance(s, int) and s == 1 for s in leaf.shape)
         return leaf.dtype, leaf.device, ones
     return float if type(leaf) is float else (type(leaf), leaf)
+
+
+def _number(size: Any) -> int:
+    """A size; of a symbolic one, that of the example."""
+    return int(size.node.hint if isinstance(size, torch.SymInt) else size)
 
 
 def _has_hash(value: Any) -> bool:

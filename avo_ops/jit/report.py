@@ -5,41 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from .compilers import family_text
+from .composite import Eager
+from .program import CallStep, KernelStep
 
 if TYPE_CHECKING:
-    from .function import Variant
+    from .graph import Variant
 
 
 def plan_text(name: str, variants: Sequence[Variant]) -> str:
     """One paragraph a graph: the calls it serves, then its steps in order."""
-    from ..generator.partition import RegionStep
-
     lines = [f"{name}: {len(variants)} graph{'s' if len(variants) != 1 else ''}"]
     for variant in variants:
-        where = f" where {' and '.join(variant.conditions)}" if variant.conditions else ""
-        lines.append(f"  {variant.signature}{where}")
-        if not variant.composite.steps:
+        lines.append(f"  {variant.calls}")
+        if isinstance(variant.composite, Eager):
             lines.append(f"    torch   the whole function: {variant.composite.reasons[0][1]}")
-        for step in variant.composite.steps:
-            if isinstance(step, RegionStep):
-                operands = ", ".join(f"{o.name}[{o.span or '1'}]" for o in step.operands)
-                results = ", ".join(f"{r.name}[{r.span}]" for r in step.results)
-                lines.append(
-                    f"    kernel  {step.record.name}({operands}) -> {results}: {step.record.formula}"
-                )
-            elif step.reason:
-                lines.append(f"    torch   {step.node.target}{_line(step.node)}: {step.reason}")
+            continue
+        for step in variant.composite.program.steps:
+            if isinstance(step, KernelStep):
+                lines.append(f"    kernel  {step.op}{step.text}")
+            elif isinstance(step, CallStep) and step.reason:
+                where = f" ({step.where})" if step.where else ""
+                lines.append(f"    torch   {step.target}{where}: {step.reason}")
     return "\n".join(lines)
-
-
-def _line(node: torch.fx.Node) -> str:
-    from ..generator.trace import source_of
-
-    source = source_of(node)
-    return f" ({source})" if source else ""
 
 
 def source_text(variants: Sequence[Variant], target: str) -> str:
@@ -48,7 +36,7 @@ def source_text(variants: Sequence[Variant], target: str) -> str:
     Raises:
         ValueError: the target is neither "cuda" nor "cpu".
     """
-    from .function import cpu_unit, generated
+    from .kernels import cpu_unit, generated
 
     if target not in ("cuda", "cpu"):
         raise ValueError(f"source: the target must be 'cuda' or 'cpu', but is {target!r}")

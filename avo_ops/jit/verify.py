@@ -72,22 +72,24 @@ def verify(name: str, captured: Captured, leaves: Sequence[Any]) -> Verification
 
     from ..generator.capture import exposed
     from ..generator.trace import source_of
-    from .function import load_cpu_kernels, registered
+    from .kernels import load_cpu_kernels, registered
+    from .program import program_of
 
     graph, nodes = exposed(captured)
     if not nodes:
         raise ValueError(f"{name}.verify: the function makes no floating-point tensor")
     names = [f"a{i}" for i in range(len(leaves))]
     steps = registered(graph, names, f"{name}_exposed", gradients=False)
-    composite = Composite(graph, steps, name)
+    composite = Composite(program_of(graph, steps), name)
     if any(isinstance(a, Tensor) and a.is_cpu for a in leaves):
-        load_cpu_kernels([s.record.name for s in composite.steps if hasattr(s, "record")])
+        load_cpu_kernels(composite.program.operators())
     with torch.no_grad(), torch._C._DisableAutocast():  # the graph has the casts
         plain = [a.detach().contiguous() if isinstance(a, Tensor) else a for a in leaves]
         ours = composite(plain)
         wide = [a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in plain]
         eager, exact = _interpreted(graph, plain, False), _interpreted(graph, wide, True)
-    outputs = composite.result_nodes()
+    (output,) = (n for n in graph.graph.nodes if n.op == "output")
+    outputs: Any = output.args[0]
     lines: dict[Any, tuple[Errors, Errors]] = {}
     for node, found in zip(outputs, ours, strict=True):
         old = lines.get(source_of(node), (Errors(), Errors()))

@@ -15,7 +15,7 @@ from . import native_library
 from .accelerator import direct_call
 from .counters import note_definition, note_empty, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
-from .explain import Explanation, explain, remember
+from .explain import Explanation, explain, remember, size_text
 from .plan import generated_folder, operator_from_json
 from .register import register_composite, register_operator
 from .store import Compiler, KernelStore, default_cache_folder
@@ -24,6 +24,7 @@ NAMESPACE = "avo"
 
 __all__ = [
     "Explanation",
+    "add_kernels",
     "direct_call",
     "explain",
     "note_definition",
@@ -32,11 +33,13 @@ __all__ = [
     "register_dynamic",
     "register_operator",
     "reset_stats",
+    "size_text",
     "stats",
     "strict",
 ]
 
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
+_stores: list[KernelStore] = []
 
 
 def register_catalogue(compiler: Compiler, emulator_compiler: Compiler) -> None:
@@ -82,9 +85,16 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
         register_composite(library, composite)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
+    _stores[:] = [store, emulator_store]
 
     def resolve(family: str, arch: int) -> str | None:
         return (store if arch else emulator_store).resolve(family, arch)
 
     native_library.connect(plan, resolve, library)
     strict_from_environment()
+
+
+def add_kernels(folder: Path) -> None:
+    """Look for kernels in this folder too: ``sm_XX/<unit>.cubin``, and ``sm_0/<family>.so`` for the emulator."""
+    for store in _stores:
+        store.add_packaged(folder)

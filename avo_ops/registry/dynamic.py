@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from ..definitions.record import OpDef
+from ..definitions.record import Columns, OpDef
 from . import native_library
 from .explain import remember
 from .plan import operator_from_json
@@ -39,3 +39,18 @@ def register_dynamic(
             native_library.add_operator(operator, families, _library[0])
             _registered.add(record.name)
     return f"{NAMESPACE}::{record.name}"
+
+
+def record_of(operator: Mapping[str, Any], definition: Callable[..., Any]) -> OpDef:
+    """The record of an operator whose entry of a plan was stored, and its definition."""
+    public = operator["ops"][0]
+    columns, index = public["columns"], public["columns"].get("arg")
+    return OpDef(
+        name=operator["name"],
+        schema=public["schema"].removeprefix(operator["name"]),
+        definition=definition,
+        columns=Columns(columns["rule"], None if index is None else public["args"][index]["name"]),
+        formula=operator["formula"],
+        source=operator["source"],
+        results=tuple(r["name"] for r in public["returns"]),
+    )

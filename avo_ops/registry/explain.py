@@ -99,9 +99,9 @@ class Call:
         for kernel in self.kernels:
             yield f"  kernel          {kernel}"
         if self.kernels:
-            moved = f"{_size(self.read)} read, {_size(self.written)} written"
+            moved = f"{size_text(self.read)} read, {size_text(self.written)} written"
             yield f"  moves           {moved}" + (
-                f", {_size(self.temporary)} for temporaries" if self.temporary else ""
+                f", {size_text(self.temporary)} for temporaries" if self.temporary else ""
             )
             for what, names in (("copies", self.copies), ("casts", self.casts)):
                 yield f"  {what:<16}{', '.join(names) or 'none'}"
@@ -124,7 +124,9 @@ class Explanation:
         if self.saved is None:
             lines.append("  saved           nothing: no gradient is wanted")
         else:
-            lines.append("  saved           " + ", ".join(f"{n} ({_size(b)})" for n, b in self.saved.items()))
+            lines.append(
+                "  saved           " + ", ".join(f"{n} ({size_text(b)})" for n, b in self.saved.items())
+            )
         for call in self.calls[1:]:
             lines += call.lines()
         return "\n".join(lines)
@@ -382,7 +384,8 @@ def _bytes(value: Tensor | TensorSpec) -> int:
     return count * value.dtype.itemsize
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """A number of bytes in words."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:.3g} {unit}"

@@ -86,18 +86,24 @@ class KernelStore:
         suffix: str = ".cubin",
     ) -> None:
         self._suffix = suffix
-        self._packaged, self._cache, self._compiler = packaged, cache, compiler
+        self._packaged = [] if packaged is None else [packaged]
+        self._cache, self.compiler = cache, compiler
         self._accepts_ptx = accepts_ptx
         self._mutex = threading.Lock()
         self._writable = True
         self._temporary: Path | None = None
         self._warned: set[str] = set()
 
+    def add_packaged(self, folder: Path) -> None:
+        """Look into this folder too, as into ``packaged``."""
+        if folder not in self._packaged:
+            self._packaged.append(folder)
+
     def resolve(self, unit: str, arch: int) -> str | None:
         """The path of a file that the driver loads on compute capability ``arch`` (90 for 9.0), or None."""
         found = self._find_packaged(unit, arch)
-        if found is None and self._compiler is not None:
-            found = self._find_compiled(self._compiler, unit, f"sm_{arch}" if arch else "this machine")
+        if found is None and self.compiler is not None:
+            found = self._find_compiled(self.compiler, unit, f"sm_{arch}" if arch else "this machine")
         if found is None:
             found = self._find_ptx(unit, arch)
         return None if found is None else str(found)
@@ -107,31 +113,24 @@ class KernelStore:
     def _find_packaged(self, unit: str, arch: int) -> Path | None:
         # A cubin also runs on later minor versions of its major compute capability.
         for minor in range(arch % 10, -1, -1):
-            path = self._packaged_file(f"sm_{arch // 10 * 10 + minor}", f"{unit}.cubin")
+            path = self._packaged_file(f"sm_{arch // 10 * 10 + minor}", f"{unit}{self._suffix}")
             if path is not None:
                 return path
         return None
 
     def _find_ptx(self, unit: str, arch: int) -> Path | None:
-        if self._packaged is None:
-            return None
-        versions = sorted(
-            (
-                int(p.name.removeprefix("compute_"))
-                for p in self._packaged.glob("compute_*")
-                if p.name[8:].isdigit()
-            ),
-            reverse=True,
-        )
-        for version in versions:
+        found = {
+            p.name.removeprefix("compute_") for folder in self._packaged for p in folder.glob("compute_*")
+        }
+        for version in sorted((int(v) for v in found if v.isdigit()), reverse=True):
             path = self._packaged_file(f"compute_{version}", f"{unit}.ptx")
             if version <= arch and path is not None and self._accepts_ptx(path):
                 return path
         return None
 
     def _packaged_file(self, folder: str, name: str) -> Path | None:
-        path = self._packaged / folder / name if self._packaged is not None else None
-        return path if path is not None and path.is_file() else None
+        paths = (packaged / folder / name for packaged in list(self._packaged))
+        return next((path for path in paths if path.is_file()), None)
 
     # ---- the cache, and the compiler behind it ----
 

@@ -1,0 +1,153 @@
+"""The operators of compiled functions and their kernels for the CPU: made, registered, loaded once in a process."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..registry import native_library, register_dynamic
+from ..registry.store import KernelStore, default_cache_folder
+from .compilers import CpuCompiler, add_cpu_unit, add_families
+
+if TYPE_CHECKING:
+    from ..generator.capture import Captured
+    from ..generator.partition import Step
+
+_generated: dict[str, Any] = {}  # GeneratedOperator by name
+_double: dict[str, bool] = {}  # whether an operator's math is in float64
+_loaded: set[str] = set()  # operators whose CPU kernels are loaded
+_kernels_mutex = threading.Lock()
+
+
+def tracing_lock() -> Any:
+    """Held while anything is traced: make_fx and what torch notes on nodes have state that is the process's.
+
+    It is that of ``torch.compile``, which traces in the same way.
+    """
+    from torch._dynamo.convert_frame import compile_lock
+
+    return compile_lock
+
+
+def registered(captured: Captured, names: Sequence[str], title: str, gradients: bool = True) -> list[Step]:
+    """The steps of a graph, all of whose operators are registered: what has no kernel after all is left to torch."""
+    from ..generator.partition import partition
+
+    apart: dict[Any, str] = {}
+    with tracing_lock(), torch._C._DisableAutocast():  # the graph has the casts
+        while True:
+            steps = partition(captured, names, title, apart)
+            failed = _register(steps, gradients)
+            if not failed:
+                return steps
+            apart |= failed
+
+
+def _register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
+    """Generate and register the operators of regions; the nodes for which that failed, and why."""
+    from ..generator.partition import RegionStep
+    from ..generator.pipeline import generate_operator
+    from ..generator.trace import TraceError
+
+    failed: dict[Any, str] = {}
+    for step in steps:
+        if not isinstance(step, RegionStep) or step.record.name in _generated:
+            continue
+        problem: Exception | None = None
+        for differentiate in (True, False) if gradients else (False,):
+            try:
+                made = generate_operator(step.record, differentiate)
+                break
+            except TraceError as error:
+                problem = error
+        else:
+            failed |= dict.fromkeys(step.nodes, str(problem).splitlines()[-1].strip())
+            continue
+        records = made.families_on_demand()
+        add_families(made.families, records)
+        register_dynamic(step.record, made.operator, records)
+        _double[step.record.name] = step.double
+        _generated[step.record.name] = made
+    return failed
+
+
+def generated(name: str) -> Any:
+    """The GeneratedOperator of an operator that was registered here."""
+    return _generated[name]
+
+
+@lru_cache(maxsize=1)
+def _host_compiler() -> bool:
+    """Whether there is a C++ compiler; the one warning if not."""
+    from ..generator import gcc
+
+    try:
+        gcc.version()
+    except gcc.CompilerError as error:
+        warnings.warn(
+            f"avo_ops: compiled functions on the CPU run by plain torch operations: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _cpu_store() -> KernelStore:
+    return KernelStore(None, default_cache_folder(), CpuCompiler(), suffix=".so")
+
+
+def cpu_unit(names: Sequence[str]) -> str:
+    """The source of the CPU kernels of some operators."""
+    from ..generator import emit_cpu
+
+    parts = []
+    for name in names:
+        types = ("double",) if _double[name] else ("float",)
+        parts.append(emit_cpu.translation_unit(name, _generated[name].cpu, types))
+    return "\n".join([*parts, emit_cpu.index_unit(names)])
+
+
+def load_cpu_kernels(names: Sequence[str]) -> None:
+    """Compile, or find in the cache, the CPU kernels of some operators in one library, and load it.
+
+    Without a compiler nothing is loaded, after one warning: the definitions run.
+    """
+    native = native_library.runtime()
+    with _kernels_mutex:
+        todo = sorted({n for n in names if n not in _loaded and n in _generated})
+        if native is None or not todo or not _host_compiler():
+            return
+        digest = hashlib.sha256("\0".join(todo).encode()).hexdigest()[:8]
+        unit = f"{todo[0]}_{digest}" if len(todo) > 1 else todo[0]
+        add_cpu_unit(unit, cpu_unit(todo), native.cpu_isa())
+        path = _cpu_store().resolve(unit, 0)
+        if path is not None:
+            native.load_cpu_kernels(Path(path))
+        _loaded.update(todo)
+
+
+def mark_loaded(names: Sequence[str]) -> None:
+    """Note that the CPU kernels of some operators are loaded."""
+    with _kernels_mutex:
+        _loaded.update(names)
+
+
+def compile_cpu_library(names: Sequence[str], isa: str) -> bytes:
+    """The library of the CPU kernels of some operators for an instruction set, from the cache if it is there.
+
+    Raises:
+        CompilerError: there is no compiler, or it fails.
+    """
+    unit = f"bundle_{hashlib.sha256(chr(0).join([*names, isa]).encode()).hexdigest()[:12]}"
+    add_cpu_unit(unit, cpu_unit(names), isa)
+    path = _cpu_store().resolve(unit, 0)
+    return CpuCompiler().compile(unit, "") if path is None else Path(path).read_bytes()
