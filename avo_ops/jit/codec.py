@@ -10,12 +10,11 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
 
-from ..generator.ir import Source
-from ..generator.replay import Definition, Line, Number, Ref, Scalar
 from .graph import Sizes
 from .program import (
     CallDevice,
@@ -30,11 +29,6 @@ from .program import (
     SlotView,
 )
 
-_RECORDS = {
-    c.__name__: c
-    for c in (CallStep, Condition, ConstantStep, Definition, KernelStep, Line, Number, Program, Ref, Scalar, Size, SizeStep,
-              Sizes, Slot, SlotView, Source)
-}  # fmt: skip
 _ENUMS = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
 # What torch traces of Python's arithmetic on sizes.
 _FUNCTIONS = {
@@ -45,6 +39,17 @@ _FUNCTIONS = {
     **{f"torch.{n}": getattr(torch, n) for n in ("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_ite")},
     **{f"builtins.{n}": getattr(builtins, n) for n in ("max", "min", "abs", "round", "int", "float", "bool")},
 }  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _records() -> dict[str, Any]:
+    """The dataclasses that a bundle may hold, by name. Those of the generator are imported when first needed."""
+    from ..generator.ir import Source
+    from ..generator.replay import Definition, Line, Number, Ref, Scalar
+
+    found = (CallStep, Condition, ConstantStep, Definition, KernelStep, Line, Number, Program, Ref, Scalar, Size, SizeStep,
+             Sizes, Slot, SlotView, Source)  # fmt: skip
+    return {c.__name__: c for c in found}
 
 
 class NotEncodable(ValueError):
@@ -76,7 +81,7 @@ def encode(value: Any, keep: Callable[[torch.Tensor], int] | None = None) -> Any
         return {"list": [rest(v) for v in value]}
     if isinstance(value, dict):
         return {"dict": [[rest(k), rest(v)] for k, v in value.items()]}
-    if kind.__name__ in _RECORDS and kind is _RECORDS[kind.__name__]:
+    if kind is _records().get(kind.__name__):
         return {kind.__name__: {f.name: rest(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     for name, enum in _ENUMS.items():
         if kind is enum:
@@ -110,8 +115,8 @@ def decode(value: Any, fetch: Callable[[int], torch.Tensor] | None = None, devic
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
-    if kind in _RECORDS:
-        return _RECORDS[kind](**{name: rest(v) for name, v in inner.items()})
+    if kind in _records():
+        return _records()[kind](**{name: rest(v) for name, v in inner.items()})
     if kind in _ENUMS:
         found = getattr(torch, inner)
         if type(found) is _ENUMS[kind]:
