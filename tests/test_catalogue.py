@@ -107,12 +107,11 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
 def test_values_and_gradients_at_every_width(name: str, dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
     for n in WIDTHS:
-        for m in (1, 5, 37):
-            for call in calls(RECORDS[name], m, n):
-                if (m == 37 or n > 200) and any(
-                    v is None for k, v in call.items() if k in ("weight", "bias")
-                ):
-                    continue  # every pattern at small sizes, the full one at all
+        for m in (1, 5, 37) if n in (1, 8, 33, 257, 1024) else (5,):
+            every = calls(RECORDS[name], m, n)
+            for call in (
+                every if m == 5 and n < 200 else every[-1:]
+            ):  # every pattern at small sizes, the full one at all
                 check_call(name, call, dtype, device)
 
 
@@ -158,6 +157,8 @@ def test_layouts_give_the_same_bits(name: str, dtype: torch.dtype, device: str) 
         base, base_grads, _, _ = gradients(record, plain, grads)
         for layout_name, layout in LAYOUTS.items():
             for grad_name, grad_layout in LAYOUTS.items():
+                if grad_name not in (layout_name, "contiguous", "odd rows") and layout_name != "contiguous":
+                    continue
                 arguments = build(call, dtype, device, layout=layout)
                 before = {k: v.clone() for k, v in tensors(arguments).items()}
                 out, got, _, _ = gradients(record, arguments, [grad_layout(g) for g in grads])

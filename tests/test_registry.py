@@ -135,7 +135,7 @@ class Call:
 
 
 # What registration does depends on the structure of operators, not on their formulas.
-CALLS = [Call(RECORDS[name], sample) for name in REPRESENTATIVES for sample in RECORDS[name].samples]
+CALLS = [Call(RECORDS[name], sample) for name in REPRESENTATIVES for sample in RECORDS[name].samples[:2]]
 FIRST = [Call(RECORDS[name], RECORDS[name].samples[0]) for name in REPRESENTATIVES]
 calls = pytest.mark.parametrize("call", CALLS, ids=str)
 first = pytest.mark.parametrize("call", FIRST, ids=str)

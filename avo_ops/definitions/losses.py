@@ -149,8 +149,8 @@ def binary_cross_entropy_with_logits_rows_gradient(grads: Grads, args: Arguments
 def kl_div_rows(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
     if log_target == "yes":
         return (torch.exp(target) * (target - x)).sum(-1, keepdim=True)
-    # 0 log(0) is 0; the logarithm of a number that is not 0 keeps the other branch free of NaN.
-    logarithm = torch.log(torch.where(target > 0.0, target, 1.0))
+    # 0 log(0) is 0; a negative probability gives NaN, as in torch.
+    logarithm = torch.log(torch.where(target == 0.0, 1.0, target))
     return (target * (logarithm - x)).sum(-1, keepdim=True)
 
 
@@ -159,8 +159,8 @@ def kl_div_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads
     if args["log_target"] == "yes":
         weighted = grad * torch.exp(target)  # once for each term: an infinite one times 0 is none
         return {"x": -weighted, "target": weighted * (target - x) + weighted}
-    logarithm = torch.log(torch.where(target > 0.0, target, 1.0))
-    return {"x": -grad * target, "target": grad * torch.where(target > 0.0, logarithm - x + 1.0, -x)}
+    logarithm = torch.log(torch.where(target == 0.0, 1.0, target))
+    return {"x": -grad * target, "target": grad * torch.where(target == 0.0, -x, logarithm - x + 1.0)}
 
 
 def _twin(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -23,7 +23,7 @@ AVO_KERNEL void kl_div_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int6
       sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
-        const V logarithm = m_log(m_where(m_gt(target, V(C(0.0))), target, V(C(1.0))));
+        const V logarithm = m_log(m_where(m_eq(target, V(C(0.0))), V(C(1.0)), target));
         t1_block = part.sum(t1_block, target * (logarithm - x));
       });
       t1_lanes = t1_lanes + t1_block;
@@ -76,10 +76,10 @@ AVO_KERNEL void kl_div_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
-        const auto t2 = m_gt(target, V(C(0.0)));
-        const V logarithm = m_log(m_where(t2, target, V(C(1.0))));
+        const auto t2 = m_eq(target, V(C(0.0)));
+        const V logarithm = m_log(m_where(t2, V(C(1.0)), target));
         part.store(grad_x_row + c, target * V(t1));
-        part.store(grad_target_row + c, m_where(t2, V(C(1.0)) + (logarithm - x), -x) * V(grad));
+        part.store(grad_target_row + c, m_where(t2, -x, V(C(1.0)) + (logarithm - x)) * V(grad));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
       close_row<C>(a, 4, row, c0, n, grad_target_row);

@@ -60,10 +60,10 @@ AVO_INLINE void kl_div_rows_backward(
         C grad_target_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const auto t2 = m_gt(target_vec[p][j], C(0.0));
-          const C logarithm = m_log(m_where(t2, target_vec[p][j], C(1.0)));
+          const auto t2 = m_eq(target_vec[p][j], C(0.0));
+          const C logarithm = m_log(m_where(t2, C(1.0), target_vec[p][j]));
           grad_x_out[j] = target_vec[p][j] * t1;
-          grad_target_out[j] = m_where(t2, C(1.0) + (logarithm - x_vec[p][j]), -x_vec[p][j]) * grad;
+          grad_target_out[j] = m_where(t2, -x_vec[p][j], C(1.0) + (logarithm - x_vec[p][j])) * grad;
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
         tile.store(grad_target_ptr + row * grad_target_stride, p, grad_target_out, live);

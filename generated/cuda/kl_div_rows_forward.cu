@@ -50,7 +50,7 @@ AVO_INLINE void kl_div_rows_forward(
     }
     C t1 = C(0);
     tile.each([&](int p, int j) {
-      const C logarithm = m_log(m_where(m_gt(target_vec[p][j], C(0.0)), target_vec[p][j], C(1.0)));
+      const C logarithm = m_log(m_where(m_eq(target_vec[p][j], C(0.0)), C(1.0), target_vec[p][j]));
       t1 += target_vec[p][j] * (logarithm - x_vec[p][j]);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
