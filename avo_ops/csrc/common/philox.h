@@ -2,10 +2,6 @@
 // alike. definitions/random.py has the same in torch.
 #pragma once
 
-#ifndef __CUDACC__
-#include <cstdint>
-#endif
-
 #ifdef __CUDACC__
 #define AVO_UNROLL _Pragma("unroll")
 #else
@@ -16,27 +12,27 @@
 #endif
 
 // One round on `n` counters side by side: w[k][i] is word k of counter i.
-template <int n> AVO_PHILOX void avo_philox_round(uint32_t (&w)[4][n], uint32_t key0, uint32_t key1) {
+template <int n> AVO_PHILOX void avo_philox_round(unsigned (&w)[4][n], unsigned key0, unsigned key1) {
   AVO_UNROLL
   for (int i = 0; i < n; ++i) {
-    const uint64_t a = uint64_t(w[0][i]) * 0xD2511F53u, b = uint64_t(w[2][i]) * 0xCD9E8D57u;
-    w[0][i] = uint32_t(b >> 32) ^ w[1][i] ^ key0;
-    w[1][i] = uint32_t(b);
-    w[2][i] = uint32_t(a >> 32) ^ w[3][i] ^ key1;
-    w[3][i] = uint32_t(a);
+    const unsigned long long a = 1ull * w[0][i] * 0xD2511F53u, b = 1ull * w[2][i] * 0xCD9E8D57u;
+    w[0][i] = unsigned(b >> 32) ^ w[1][i] ^ key0;
+    w[1][i] = unsigned(b);
+    w[2][i] = unsigned(a >> 32) ^ w[3][i] ^ key1;
+    w[3][i] = unsigned(a);
   }
 }
 
 // Four numbers of 32 bits for each of the counters counter, counter + 1, ...
-template <int n> AVO_PHILOX void avo_philox(uint64_t seed, uint64_t counter, uint32_t (&w)[4][n]) {
+template <int n> AVO_PHILOX void avo_philox(unsigned long long seed, unsigned long long counter, unsigned (&w)[4][n]) {
   AVO_UNROLL
   for (int i = 0; i < n; ++i) {
-    const uint64_t own = counter + i;
-    w[0][i] = uint32_t(own);
-    w[1][i] = uint32_t(own >> 32);
+    const unsigned long long own = counter + i;
+    w[0][i] = unsigned(own);
+    w[1][i] = unsigned(own >> 32);
     w[2][i] = w[3][i] = 0;
   }
-  uint32_t key0 = uint32_t(seed), key1 = uint32_t(seed >> 32);
+  unsigned key0 = unsigned(seed), key1 = unsigned(seed >> 32);
   AVO_UNROLL
   for (int round = 0; round < 10; ++round) {
     avo_philox_round(w, key0, key1);

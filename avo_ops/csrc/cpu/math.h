@@ -408,7 +408,7 @@ AVO_NDTR(x_ndtr, double)
 
 // Numbers in [0, 1) for 16 columns from c on.
 template <class C> AVO_NOINLINE Vec<C> m_uniform(int64_t seed, int64_t c) {
-  uint32_t w[4][5]; // of five counters, where c is no multiple of 4
+  unsigned w[4][5]; // of five counters, where c is no multiple of 4
   avo_philox<5>(uint64_t(seed), uint64_t(c) >> 2, w);
   alignas(64) C lanes[16];
   for (int i = 0; i < 16; ++i) {

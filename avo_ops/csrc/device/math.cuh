@@ -353,11 +353,12 @@ template <class A> AVO_MATH double m_x_ndtr(double x, double e) { return m_x_ndt
 
 // A number in [0, 1) for element j of the vector of V columns that starts at `column`, a multiple of V. Four neighbours
 // share one Philox, which the compiler finds once they stand side by side.
-template <class C, int V> AVO_MATH C m_uniform(int64_t seed, int64_t column, int j) {
+template <class C, int V> AVO_MATH C m_uniform(long long seed, long long column, int j) {
   const int within = V % 4 == 0 ? 0 : int(column & 3);
-  uint32_t w[4][1];
-  avo_philox<1>(uint64_t(seed), uint64_t(column >> 2) + uint64_t((within + j) >> 2), w);
+  unsigned w[4][1];
+  avo_philox<1>(static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>((column >> 2) + ((within + j) >> 2)), w);
   const int which = (within + j) & 3;
-  const uint32_t chosen = which == 0 ? w[0][0] : which == 1 ? w[1][0] : which == 2 ? w[2][0] : w[3][0];
+  const unsigned chosen = which == 0 ? w[0][0] : which == 1 ? w[1][0] : which == 2 ? w[2][0] : w[3][0];
   return C(chosen >> 8) * C(0x1p-24);
 }
