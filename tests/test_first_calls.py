@@ -77,11 +77,6 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         plan_file.load(tmp_path)
 
 
-def test_the_generated_files_are_small_enough_to_review() -> None:
-    size = sum(path.stat().st_size for path in (FOLDER / "plan.json", *FOLDER.glob("c*/*")))
-    assert size < 2_000_000
-
-
 # ---- first calls ----
 
 WATCHED = """
