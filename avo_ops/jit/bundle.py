@@ -230,7 +230,7 @@ class _Writer:
             "functions": self.functions,
             "definitions": {name: encode(one.plan.record.definition) for name, one in made.items()},
         }
-        (folder / "bundle.json").write_text(json.dumps(about))
+        (folder / "bundle.json").write_text(json.dumps(about, allow_nan=False))
         sums = [f"{_sum(p)}  {p.relative_to(folder)}\n" for p in sorted(folder.rglob("*")) if p.is_file()]
         (folder / _SUMS).write_text("".join(sums))
 
