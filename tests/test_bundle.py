@@ -34,6 +34,11 @@ def norm(x: Tensor, w: Tensor, eps: float = 1e-6) -> Tensor:
     return h * torch.rsqrt((h * h).mean(-1, keepdim=True) + eps) * w
 
 
+def rounded(x: Tensor, w: Tensor) -> Tensor:
+    """As norm, in the dtype of x whatever that of w."""
+    return norm(x, w).to(x.dtype)
+
+
 def pieces(x: Tensor, more: dict[str, Any], power: float, mode: str = "up") -> Any:
     """Several kernels, torch between them, a constant, sizes among the results, a float that must be a number."""
     y = torch.softmax(x * TABLE, -1).cumsum(0)
@@ -524,12 +529,12 @@ def test_a_graph_of_the_cpu_is_exported_for_cuda_too(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("x", "w"),
-    [(torch.float32, torch.float32), (torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32),
-     (torch.float16, torch.bfloat16), (torch.float64, torch.float64)],
+    ("fn", "x", "w"),
+    [(norm, torch.float32, torch.float32), (norm, torch.bfloat16, torch.float32), (norm, torch.float64, torch.float64),
+     (rounded, torch.bfloat16, torch.float32), (rounded, torch.float16, torch.bfloat16)],
 )  # fmt: skip
-def test_every_cuda_kernel_that_a_call_may_need_is_exported(x: torch.dtype, w: torch.dtype) -> None:
-    f = avo_ops.compile(norm)
+def test_every_cuda_kernel_that_a_call_may_need_is_exported(fn: Any, x: torch.dtype, w: torch.dtype) -> None:
+    f = avo_ops.compile(fn)
     f.prepare(torch.randn(4, 5, dtype=x), torch.randn(5, dtype=w))
     (variant,) = f.variants()
     (step,) = [s for s in variant.composite.program.steps if isinstance(s, program.KernelStep)]
@@ -544,17 +549,8 @@ def test_every_cuda_kernel_that_a_call_may_need_is_exported(x: torch.dtype, w: t
     }
     assert forward < exported < everything
     seen: set[str] = set()
-    for rows, n in (
-        (3, 5),
-        (64, 64),
-        (4096, 768),
-        (7, 1000),
-        (4096, 4096),
-        (2, 20000),
-        (8, 65536),
-        (1, 300000),
-    ):
-        for wanted in ((True, True), (True, False), (False, True), (False, False)):
+    for rows, n in ((3, 5), (4096, 768), (7, 1000), (4096, 4096), (2, 20000), (8, 65536), (1, 300000)):
+        for wanted in ((True, True), (True, False), (False, True)):
             args = [torch.empty(rows, n, dtype=x, device="meta"), torch.empty(n, dtype=w, device="meta")]
             for a, need in zip(args, wanted, strict=True):
                 a.requires_grad_(need)

@@ -114,8 +114,12 @@ def cases(names: Sequence[str], dtypes: Sequence[torch.dtype]) -> list[tuple[str
     return made
 
 
-def check_as_json(composite: Composite, inputs: Sequence[Any]) -> None:
-    """A bundle has the same program, to the bit."""
+def check_as_json(compiled: Any, inputs: Sequence[Any]) -> None:
+    """The graph of a call is the same in a bundle, to the bit."""
+    graph = compiled._graph(*pytree.tree_flatten((tuple(inputs), {})))
+    composite = graph.composite
+    if not isinstance(composite, Composite):
+        return  # torch 2.13 does not trace binary_cross_entropy_with_logits in bfloat16
     kept: list[Tensor] = []
 
     def keep(tensor: Tensor) -> int:
@@ -125,10 +129,10 @@ def check_as_json(composite: Composite, inputs: Sequence[Any]) -> None:
     text = json.dumps(codec.encode(composite.program, keep))
     again = codec.decode(json.loads(text), kept.__getitem__)
     assert json.dumps(codec.encode(again, lambda t: next(i for i, k in enumerate(kept) if k is t))) == text
-    if len(inputs) == composite.program.inputs and composite.holds([a.shape for a in inputs]):
-        with torch.no_grad():
-            for a, b in zip(composite(inputs), Composite(again, composite.title)(inputs), strict=True):
-                torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    given = [inputs[i] for i in graph.places]
+    with torch.no_grad():
+        for a, b in zip(composite(given), Composite(again, composite.title)(given), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("names", CHUNKS, ids=lambda names: names[0])
@@ -136,7 +140,7 @@ def test_corpus(names: list[str]) -> None:
     for name, compiled, inputs in cases(names, (torch.float32, torch.bfloat16)):
         function = CORPUS[name]
         check(function.fn, compiled, inputs, function.gradients)
-        check_as_json(compiled.variants()[0].composite, inputs)
+        check_as_json(compiled, inputs)
         left = compiled.variants()[0].composite.reasons
         assert bool(left) == function.torch_parts, (name, left)
 
@@ -743,7 +747,7 @@ def test_explain_says_what_a_function_becomes_and_what_is_left() -> None:
     avo_ops.reset_stats()
     here = avo_ops.explain(compiled, x, w)
     assert here.supported
-    assert [c.path for c in here.kernels[0].calls] == ["cpu", "cpu"]
+    assert [c.path.partition("/")[0] for c in here.kernels[0].calls] == ["cpu", "cpu"]
     assert avo_ops.stats() == {}  # nothing ran
     with torch.no_grad():
         assert avo_ops.explain(compiled, x.T, w[:6]).kernels[0].saved is None

@@ -230,7 +230,7 @@ class _Writer:
             "functions": self.functions,
             "definitions": {name: encode(one.plan.record.definition) for name, one in made.items()},
         }
-        (folder / "bundle.json").write_text(json.dumps(about))
+        (folder / "bundle.json").write_text(json.dumps(about, allow_nan=False))
         sums = [f"{_sum(p)}  {p.relative_to(folder)}\n" for p in sorted(folder.rglob("*")) if p.is_file()]
         (folder / _SUMS).write_text("".join(sums))
 
@@ -310,7 +310,7 @@ def _units_for(
     The runtime chooses by X, what the (M, N) tensors of a call promote to, and W, the dtype of the (N) ones, or float32 where there
     are no kernels for that (``choose_dtypes`` in csrc/runtime/plan_cuda.cpp).
     """
-    pairs = {pair for dtypes in operands for op in ops for pair in _pairs(ops[0], op, dtypes)}
+    pairs = {pair for dtypes in operands for pair in _pairs(ops[0], dtypes)}
     used = [families[name] for name in families_of({"ops": ops})]
     tables = [{tuple(d.split(",")): rows for d, rows in f["variants"].items()} for f in used]
     pairs |= {(x, "f32") for x, w in pairs if any((x, w) not in t and (x,) not in t for t in tables)}
@@ -325,17 +325,19 @@ def _units_for(
     return list(dict.fromkeys(found))
 
 
-def _pairs(public: Json, op: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str, str]]:
-    """The X and W that calls of an op may have, if the public one has operands of these dtypes."""
+def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str, str]]:
+    """The X and W that calls of an operator's ops may have, if the public one has operands of these dtypes.
+
+    A gradient has the dtype of its operand or result, so that the backward has no others than these.
+    """
     compute = torch.float64 if torch.float64 in operands else torch.float32
-    tensors = [a["name"] for a in public["args"] if a["kind"] == "tensor"]
-    known = {"compute": {compute}, **{name: {d} for name, d in zip(tensors, operands, strict=True)}}
-    results = set().union(*(known[n] for r in public["returns"] for n in r["dtype"].split("|")))
+    tensors = [a for a in public["args"] if a["kind"] == "tensor"]
+    known = {"compute": compute, **{a["name"]: d for a, d in zip(tensors, operands, strict=True)}}
     found: dict[str, set[torch.dtype]] = {"MN": set(), "N": set(), "M": set()}
-    for a in (a for a in op["args"] if a["kind"] == "tensor"):
-        found[a["span"]] |= known.get(a["name"], results)  # a gradient, or a result that was saved
-    for r in op["returns"]:
-        found[r["span"]] |= set().union(*(known.get(n, results) for n in r["dtype"].split("|")))
+    for a in tensors:
+        found[a["span"]].add(known[a["name"]])
+    for r in public["returns"]:
+        found[r["span"]] |= {known[name] for name in r["dtype"].split("|")}
     # What two of them promote to is one of them, but for float16 and bfloat16.
     xs, ws = (d | {torch.float32} if len(d) > 1 else d for d in (found["MN"], found["N"]))
     if compute == torch.float64:
