@@ -44,7 +44,7 @@ TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f6
 
 
 EVERYTHING = os.environ.get("AVO_OPS_EMULATOR") == "all"
-MANY = 8  # families
+MANY = 20  # families
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
 # Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first

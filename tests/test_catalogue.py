@@ -28,6 +28,7 @@ from catalogue import (
     gradients,
     incoming,
     leaves,
+    own_gradients,
     real,
     reference,
     result_dtype,
@@ -110,11 +111,12 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
 def test_values_and_gradients_at_every_width(name: str, dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
     for n in WIDTHS:
-        for m in (1, 5, 37) if n in (1, 8, 33, 257, 1024) else (5,):
-            every = calls(RECORDS[name], m, n)
-            for call in (
-                every if m == 5 and n < 200 else every[-1:]
-            ):  # every pattern at small sizes, the full one at all
+        for m in (1, 5, 37):
+            for call in calls(RECORDS[name], m, n):
+                if (m == 37 or n > 200) and any(
+                    v is None for k, v in call.items() if k in ("weight", "bias")
+                ):
+                    continue  # every pattern at small sizes, the full one at all
                 check_call(name, call, dtype, device)
 
 
@@ -157,14 +159,12 @@ def test_layouts_give_the_same_bits(name: str, dtype: torch.dtype, device: str) 
         call = calls(record, m, n)[-1]
         plain = build(call, dtype, device)
         grads = incoming(record, m, n, dtype, device)
-        base, base_grads, _, _ = gradients(record, plain, grads)
+        base, base_grads = own_gradients(record, plain, grads)
         for layout_name, layout in LAYOUTS.items():
             for grad_name, grad_layout in LAYOUTS.items():
-                if grad_name not in (layout_name, "contiguous", "odd rows") and layout_name != "contiguous":
-                    continue
                 arguments = build(call, dtype, device, layout=layout)
                 before = {k: v.clone() for k, v in tensors(arguments).items()}
-                out, got, _, _ = gradients(record, arguments, [grad_layout(g) for g in grads])
+                out, got = own_gradients(record, arguments, [grad_layout(g) for g in grads])
                 where = f"{name} {m}x{n} {layout_name}, gradients {grad_name}"
                 for a, b in zip(out, base, strict=True):
                     assert torch.equal(a, b), where
@@ -259,7 +259,11 @@ def test_mixed_dtypes(name: str, device: str) -> None:
             assert_close(p, w, d, f"{name} {mix} by definition", several)
         for key in got:
             own = arguments[key].dtype
-            several = 2 * coarse / RELATIVE[own] if len(out) > 1 or saves_a_result(record) else 1.0
+            several = coarse / RELATIVE[own] if len(out) > 1 else 1.0
+            if record.gradient is not None and saves_a_result(
+                record
+            ):  # stated by the result, as that is rounded
+                several = 2 * coarse / RELATIVE[own]
             assert_close(
                 got[key], want_grads[key], own, f"{name} {mix} gradient of {key}", 4 * max(1.0, several)
             )
@@ -272,7 +276,9 @@ def test_a_shared_gradient_has_the_precision_of_each_tensor(name: str, device: s
     record = RECORDS[name]
     call = calls(record, 5, 48)[-1]
     names = [k for k, v in call.items() if v == (5, 48)]
-    for fine in names if len(names) > 1 and not saves_a_result(record) else ():
+    for fine in names if len(names) > 1 else ():
+        if record.gradient is not None and saves_a_result(record) and fine != names[0]:
+            continue  # stated by the result, which has the dtype of the first
         arguments = build(call, torch.float32, device)
         for key in names:  # values that both dtypes hold, with exact sums
             arguments[key] = (arguments[key] * 8).round().clamp(-64, 64) / 8
@@ -354,12 +360,12 @@ def test_weight_gradients_repeat_to_the_bit(name: str, device: str) -> None:
     record = RECORDS[name]
     arguments = build(calls(record, 3001, 96)[-1], torch.float32, device)
     grads = incoming(record, 3001, 96, device=device)
-    _, first, _, _ = gradients(record, arguments, grads)
+    _, first = own_gradients(record, arguments, grads)
     threads = torch.get_num_threads()
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            _, again, _, _ = gradients(record, arguments, grads)
+            _, again = own_gradients(record, arguments, grads)
             assert all(torch.equal(first[k], again[k]) for k in first)
     finally:
         torch.set_num_threads(threads)
@@ -374,7 +380,7 @@ def test_only_the_wanted_gradients(name: str, device: str) -> None:
         arguments = build(calls(record, 33, n)[-1], torch.float32, device)
         names = differentiable(record, arguments)
         grads = incoming(record, 33, n, device=device)
-        _, full, _, _ = gradients(record, arguments, grads)
+        _, full = own_gradients(record, arguments, grads)
         for bits in range(1, 1 << len(names)):
             wanted = [key for i, key in enumerate(names) if bits >> i & 1]
             own = {k: v.detach().requires_grad_(k in wanted) if real(v) else v for k, v in arguments.items()}

@@ -94,6 +94,7 @@ CROSS_ENTROPY_ROWS = OpDef(
     definition=cross_entropy_rows,
     twin=_cross_entropy_rows_twin,
     columns=LAST,
+    invariant=True,
     formula=(
         "(1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; "
         "lse(x) = max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss"

@@ -39,9 +39,14 @@ def philox(seed: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 
 def _uniform(seed: Tensor, column: Tensor) -> Tensor:
-    words = philox(seed, column >> 2)
-    which = (column & 3).expand(words[0].shape)
-    chosen = torch.stack(words).gather(0, which.unsqueeze(0)).squeeze(0)
+    if column.dim() == 1 and (not seed.dim() or seed.shape[-1] == 1):
+        # One seed for all columns: each counter once, not for every column that shares it.
+        counters, place = torch.unique_consecutive(column >> 2, return_inverse=True)
+        words = torch.stack(philox(seed, counters), -1).flatten(-2)
+        chosen = words[..., 4 * place + (column & 3)]
+    else:
+        four = torch.stack(philox(seed, column >> 2))
+        chosen = four.gather(0, (column & 3).expand(four.shape[1:]).unsqueeze(0)).squeeze(0)
     # 24 bits, which every dtype of the math holds: float32 and float64 draw the same.
     return (chosen >> 8).to(torch.float64) * 2.0**-24
 

@@ -89,6 +89,9 @@ class OpDef:
         dtypes: result name -> argument name, where it is not the first argument.
         gradient: an own gradient where the derived one would be numerically poor or would keep more alive:
             ``gradient(grads, args, results) -> {argument name: gradient}``, traced just as the definition is.
+        invariant: whether the results do not depend on what the definition detaches, as softmax does not on the maximum that it
+            takes off: then neither do derivatives of any order. Else a backward that is differentiated in its turn runs the
+            definition, and all arguments are kept for it.
         none_scalars: value of a ``float?`` argument that is None, as a function of the dtype of the math.
         choices: the admissible values of each string argument.
         twin: the torch function of the same signature, compared with in tests and benchmarks.
@@ -110,6 +113,7 @@ class OpDef:
     results: tuple[str, ...] = ("y",)
     dtypes: dict[str, str] = field(default_factory=dict)
     gradient: Callable[[Grads, Arguments, Grads], Grads] | None = None
+    invariant: bool = False
     none_scalars: dict[str, Callable[[torch.dtype], float]] = field(default_factory=dict)
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     twin: Callable[..., Any] | None = None

@@ -120,6 +120,7 @@ def _operator_json(plan: Plan, ops: list[Json]) -> Json:
             "differentiable": list(plan.differentiable),
             "saved": saved,
             "gradients": plan.gradients,
+            **({"detaches": True} if plan.detaches else {}),
         },
     }
 

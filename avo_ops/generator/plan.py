@@ -87,6 +87,7 @@ class Plan:
     differentiable: tuple[str, ...] = ()
     saved: tuple[tuple[str, str | int], ...] = ()  # ("arg", name) or ("return", index of the forward op)
     gradients: dict[str, int] = field(default_factory=dict)
+    detaches: bool = False  # and its results depend on what is detached
 
 
 def parse_schema(record: OpDef) -> tuple[Argument, ...]:
@@ -159,8 +160,8 @@ def _patterns(arguments: Sequence[Argument]) -> list[_Pattern]:
 
 def _joint(
     record: OpDef, arguments: Sequence[Argument], pattern: _Pattern, grads: Sequence[str], builder: Builder
-) -> Graph:
-    """Results and gradients of one pattern in normal form, before anything is cut."""
+) -> tuple[Graph, bool]:
+    """Results and gradients of one pattern in normal form, before anything is cut; and whether gradients end somewhere."""
     tensors = [a for a in arguments if a.kind == "tensor" and pattern.present.get(a.name, True)]
     scalars = [a.name for a in arguments if _is_scalar(record, a)]
 
@@ -193,7 +194,7 @@ def _joint(
             grads=grads,
             gradient=stated,
         )
-        return lower(traced, builder)
+        return lower(traced, builder), traced.detaches
     except TraceError as error:
         raise _located(record, error) from error
 
@@ -306,6 +307,7 @@ class _Derived:
     forward: Graph
     statistics: dict[str, Node]
     backward: Graph
+    detaches: bool
 
 
 def _derive(
@@ -317,7 +319,8 @@ def _derive(
 ) -> _Derived:
     b = Builder(rules=local_rules)
     values = [v for r in grads for v in record.parts.get(r, (r,))]
-    joint = _round_shared_results(b, _joint(record, arguments, pattern, values, b), record.values)
+    joint, detaches = _joint(record, arguments, pattern, values, b)
+    joint = _round_shared_results(b, joint, record.values)
     results = {n: node for n, node in joint.results.items() if n in record.values}
     forward_nodes = {n.index: n for n in walk(results.values())}
     known = frozenset(i for i, n in forward_nodes.items() if n.span == Span.ROWS)
@@ -332,7 +335,7 @@ def _derive(
     cut = _Cut(b, forward_nodes, {node.index: name for name, node in results.items()}, names)
     backward = cut.backward({n: v for n, v in joint.results.items() if n not in results})
     statistics = {name: forward_nodes[index] for index, name in cut.statistics.items()}
-    return _Derived(pattern, grads, b, Graph(results), statistics, backward)
+    return _Derived(pattern, grads, b, Graph(results), statistics, backward, detaches)
 
 
 def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Graph:
@@ -615,7 +618,8 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     saved_from: list[tuple[str, str | int]] = [("arg", a.name) for a in saved_args]
     order = [r.name for r in forward.returns]
     saved_from += [("return", order.index(n)) for n in (*saved_results, *statistics)]
-    return Plan(record, (public, forward, backward), differentiable, tuple(saved_from), gradients)
+    detaches = not record.invariant and any(d.detaches for d in derived.values())
+    return Plan(record, (public, forward, backward), differentiable, tuple(saved_from), gradients, detaches)
 
 
 def _share(cases: Sequence[Case]) -> list[Case]:

@@ -37,6 +37,10 @@ _ROWS, _COLS = 61, 127
 DATA_DEPENDENT = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
 
 
+# detach() in a trace.
+_ENDS_OF_GRADIENTS = (torch.ops.aten.alias.default, torch.ops.aten.detach.default)
+
+
 class TraceError(ValueError):
     """The function cannot become a kernel. The message names the author's file and line, the reason and a way out."""
 
@@ -55,7 +59,8 @@ class Traced:
     """An ATen graph whose placeholders are the operands, the scalars, then the gradients of the results.
 
     ``results`` and ``gradients`` name the outputs in order; ``rows`` and ``cols`` are the symbols of the two sizes.
-    ``problems`` says what the trace already knows to have no kernel, with the author's lines.
+    ``problems`` says what the trace already knows to have no kernel, with the author's lines; ``detaches`` whether gradients
+    end at some value.
     """
 
     graph: torch.fx.Graph
@@ -65,6 +70,7 @@ class Traced:
     rows: Any
     cols: Any
     problems: tuple[str, ...] = ()
+    detaches: bool = False
 
 
 class RecordLines(TorchFunctionMode):
@@ -257,6 +263,7 @@ def trace(
         rows,
         cols,
         tuple(dict.fromkeys(problems)),
+        any(n.target in _ENDS_OF_GRADIENTS for n in module.graph.nodes),
     )
 
 

@@ -94,26 +94,58 @@ def _broadcast(args: tuple[Any, ...], elements: Sequence[int]) -> tuple[Any, ...
     try:
         shape = torch.broadcast_shapes(*(args[i].shape for i in places))  # type: ignore[no-untyped-call]
         if len(shape) <= MAX_DIMS:
-            return tuple([a.expand(shape) if i in places else a for i, a in enumerate(args)])
+            return tuple([_expanded(a, shape) if i in places else a for i, a in enumerate(args)])
     except RuntimeError:
         pass
     return args  # the op will say which argument does not fit
 
 
-def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[..., Any]:
-    """``apply`` of the public op: its backward is the backward op, which is itself differentiable."""
+def _expanded(tensor: Tensor, shape: torch.Size) -> Tensor:
+    wide = tensor.expand(shape)
+    if wide.requires_grad and wide.shape != tensor.shape:
+        # torch sums a gradient in the order of its strides: the bits must not depend on those of the other operands.
+        wide.register_hook(Tensor.contiguous)  # type: ignore[no-untyped-call]
+    return wide
+
+
+def by_backward_op(
+    operator: Operator, forward: Any, backward: Any, definition: Definition
+) -> Callable[..., Any]:
+    """``apply`` of the public op: its backward is the backward op, which is itself differentiable.
+
+    But where the operator detaches: what is differentiated again is then the definition.
+    """
     op, backward_op = operator.public, operator.backward
     assert backward_op is not None
     results, width = len(op.returns), len(backward_op.returns)
     single = len(operator.forward.returns) == 1
     kept = len(operator.saved)
     extra, recompute = statistics_again(operator)
+    if operator.detaches:
+        kept_arguments = [i for kind, i in operator.saved if kind == "arg"]
+        extra, recompute = tuple(i for i in op.tensors if i not in kept_arguments), None
     # Positions in the arguments, and behind them the returns of the forward op.
     count = len(op.arguments)
     take_saved = _picker([*(i if kind == "arg" else count + i for kind, i in operator.saved), *extra])
     take_plain = _picker([i for i, a in enumerate(op.arguments) if a.kind != "tensor"])
     gradients = operator.gradients
     run_forward, run_backward = forward._op, backward._op
+
+    places = [*((i if kind == "arg" else None) for kind, i in operator.saved), *extra]
+    numbers = [i for i, a in enumerate(op.arguments) if a.kind != "tensor"]
+
+    def whole(saved: Sequence[Any], plain: Sequence[Any]) -> list[Any]:
+        """All arguments of the call, of what is saved where the operator detaches."""
+        args: list[Any] = [None] * count
+        for place, tensor in zip(places, saved, strict=True):
+            if place is not None:
+                args[place] = tensor
+        for place, number in zip(numbers, plain, strict=True):
+            args[place] = number
+        return args
+
+    def wanted(needs: Sequence[bool]) -> list[int]:
+        return [i for i in op.tensors if i < len(needs) and needs[i] and gradients[i] is not None]
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -133,6 +165,8 @@ def by_backward_op(operator: Operator, forward: Any, backward: Any) -> Callable[
         def backward(ctx: Any, *grads: Any) -> Any:
             saved, plain = ctx.saved_tensors, ctx.plain
             differentiable = _grad_enabled()
+            if differentiable and operator.detaches:
+                return gradients_of(definition, whole(saved, plain), wanted(ctx.needs_input_grad), grads)
             if differentiable and recompute is not None:
                 # This backward will be differentiated: the statistics must depend on what they were made of.
                 saved = recompute(saved, plain)
@@ -198,10 +232,46 @@ def statistics_again(operator: Operator) -> tuple[tuple[int, ...], Callable[...,
     return extra, recompute
 
 
+def gradients_of(
+    definition: Definition, args: Sequence[Any], wanted: Sequence[int], grads: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the arguments at the positions ``wanted``, by autograd of the definition; None for all others.
+
+    ``grads``: of the results, None where one is not used.
+    """
+    found: list[Tensor | None] = [None] * len(args)
+    used = [i for i, g in enumerate(grads) if g is not None]
+    if not used or not wanted:
+        return tuple(found)
+    # Not torch.func.vjp, which refuses to run under saved-tensor hooks. The gradients depend on the arguments
+    # through these aliases, so that they can be differentiated in turn.
+    again, args = _grad_enabled(), list(args)
+    with torch.enable_grad():
+        aliases = [args[i].view_as(args[i]) for i in wanted]
+        for i, alias in zip(wanted, aliases, strict=True):
+            args[i] = alias
+        out = definition(*args)
+        outs = (out,) if isinstance(out, Tensor) else out
+        pairs = [(outs[i], grads[i]) for i in used if outs[i].requires_grad]
+        gradients = (
+            torch.autograd.grad(
+                [o for o, _ in pairs],
+                aliases,
+                [g for _, g in pairs],
+                create_graph=again,
+                materialize_grads=True,
+            )
+            if pairs
+            else [torch.zeros_like(a) for a in aliases]
+        )
+    for i, gradient in zip(wanted, gradients, strict=True):
+        found[i] = gradient
+    return tuple(found)
+
+
 def by_definition(op: Op, overload: Any, definition: Definition) -> Callable[..., Any]:
     """``apply`` of a forward or backward op: its own gradient is that of its definition."""
     call = overload._op
-    single = len(op.returns) == 1
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -214,38 +284,11 @@ def by_definition(op: Op, overload: Any, definition: Definition) -> Callable[...
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            used = [i for i, g in enumerate(grads) if g is not None]
             wanted = [i for i in op.tensors if ctx.needs_input_grad[i]]
-            if not used or not wanted:
-                return (None,) * len(op.arguments)
             args = list(ctx.args)
             for i, tensor in zip(op.tensors, ctx.saved_tensors, strict=True):
                 args[i] = tensor
 
-            # Not torch.func.vjp, which refuses to run under saved-tensor hooks. The gradients depend on the arguments
-            # through these aliases, so that they can be differentiated in turn.
-            again = _grad_enabled()
-            with torch.enable_grad():
-                aliases = [args[i].view_as(args[i]) for i in wanted]
-                for i, alias in zip(wanted, aliases, strict=True):
-                    args[i] = alias
-                out = definition(*args)
-                outs = (out,) if single else out
-                pairs = [(outs[i], grads[i]) for i in used if outs[i].requires_grad]
-                gradients = (
-                    torch.autograd.grad(
-                        [o for o, _ in pairs],
-                        aliases,
-                        [g for _, g in pairs],
-                        create_graph=again,
-                        materialize_grads=True,
-                    )
-                    if pairs
-                    else [torch.zeros_like(a) for a in aliases]
-                )
-            found: list[Any] = [None] * len(op.arguments)
-            for i, gradient in zip(wanted, gradients, strict=True):
-                found[i] = gradient
-            return tuple(found)
+            return gradients_of(definition, args, wanted, grads)
 
     return _bare_apply(Function, node_name(op))

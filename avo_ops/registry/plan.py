@@ -148,7 +148,8 @@ class Operator:
 
     ``saved``: ("arg", position in the public op) or ("return", position in the returns of the forward op), in
     the order of the backward op's arguments. ``gradients``: for each argument of the public op the position
-    of its gradient in the returns of the backward op, or None.
+    of its gradient in the returns of the backward op, or None. ``detaches``: derivatives of higher order are those of the
+    definition, for gradients end at some value within.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Operator:
     backward: Op | None
     saved: tuple[tuple[str, int], ...] = ()
     gradients: tuple[int | None, ...] = ()
+    detaches: bool = False
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -211,7 +213,8 @@ def operator_from_json(data: Mapping[str, Any]) -> Operator:
         for s in autograd["saved"]
     )
     gradients = tuple(autograd["gradients"].get(a.name) for a in ops[0].arguments)
-    return Operator(data["name"], ops[0], ops[1], ops[2] if len(ops) > 2 else None, saved, gradients)
+    backward, detaches = ops[2] if len(ops) > 2 else None, autograd.get("detaches", False)
+    return Operator(data["name"], ops[0], ops[1], backward, saved, gradients, detaches)
 
 
 def generated_folder() -> Path | None:

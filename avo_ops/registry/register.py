@@ -18,6 +18,8 @@ from .reference import Definition, derived, stated
 # Makes torch.compile take the op as it is instead of warning about unknown ops.
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 
+DIFFERENTIATED = "this gradient is differentiated in its turn"
+
 
 def register_operator(library: torch.library.Library, operator: Operator, record: OpDef) -> None:
     """Define the ops of one operator and their ``.definition`` overloads, with Python's kernels.
@@ -36,11 +38,14 @@ def register_operator(library: torch.library.Library, operator: Operator, record
         name = f"{library.ns}::{op.name}"
         in_transform = noted(name, definition, "a torch.func transform or forward-mode AD is at work")
         if op is not operator.public:
-            differentiated = noted(name, definition, "this gradient is differentiated in its turn")
+            differentiated = noted(name, definition, DIFFERENTIATED)
             apply = autograd.by_definition(op, overload, differentiated)
         elif operator.backward is not None:
             apply = autograd.by_backward_op(
-                operator, overloads[operator.forward.name], overloads[operator.backward.name]
+                operator,
+                overloads[operator.forward.name],
+                overloads[operator.backward.name],
+                noted(name, definition, DIFFERENTIATED),
             )
         else:
             apply = definition
