@@ -5,10 +5,13 @@ have variants of the same tiles. The file says each of these once:
 
 - ``tables``: lists of variants for one pair of dtypes, which families refer to by position. A row has the values that
   ``columns`` names; ``symbol`` without the family's name before it, ``instantiate`` the arguments of AVO_KERNEL after
-  the symbol, ``alone`` for a variant that is a unit of its own. ``[position, name]`` says that its other rows are in
-  the unit of that name, to be put after the family's; else they are in the family's own, which is packaged.
+  the symbol, ``alone`` for a variant that is a unit of its own; zeros at the end are left out, and ``max_n`` is null for
+  any width. ``[position, name]`` says that its other rows are in the unit of that name, to be put after the family's;
+  else they are in the family's own, which is packaged.
 - ``params`` stand with the family instead of each step; ``source`` only where a family shares another's template.
-- ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to.
+- ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to. In one, ``cuda`` has a row ``[when,
+  families of the steps, min_arch, limit]`` for each alternative, without a last 0 and null.
+- of an argument, ``optional`` and ``none`` only where they say something.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from typing import Any
 
 Json = dict[str, Any]
 
-VERSION = 2
+VERSION = 3
+ANY = 1 << 62  # the widest row of a variant that takes any
 COLUMNS = (
     "symbol", "instantiate", "min_n", "max_n", "exact", "block", "rows", "vec", "cols", "persist", "cluster", "smem", "alone",
 )  # fmt: skip
@@ -121,7 +125,8 @@ def _family_to(name: str, family: Json, params: list[list[str]], tables: dict[st
 
 
 def _variant_of(family: str, row: list[Any], unit: list[str]) -> Json:
-    variant = dict(zip(COLUMNS, row, strict=True))
+    variant = dict(zip(COLUMNS, [*row, *[0] * (len(COLUMNS) - len(row))], strict=True))
+    variant["max_n"] = ANY if variant["max_n"] is None else variant["max_n"]
     symbol = variant["symbol"] = f"{family}__{variant['symbol']}"
     variant["instantiate"] = f"AVO_KERNEL({symbol}, {variant['instantiate']})"
     variant["unit"] = symbol if variant.pop("alone") else f"{family}__{unit[0]}" if unit else None
@@ -136,7 +141,11 @@ def _variant_to(family: str, variant: Json) -> list[Any]:
         "instantiate": variant["instantiate"].removeprefix(f"AVO_KERNEL({symbol}, ").removesuffix(")"),
         "alone": int(variant["unit"] == symbol),
     }
-    return [row[column] for column in COLUMNS]
+    row["max_n"] = None if variant["max_n"] == ANY else variant["max_n"]
+    values = [row[column] for column in COLUMNS]
+    while values[-1] == 0:
+        values.pop()
+    return values
 
 
 # ---- operators ----
@@ -156,18 +165,28 @@ class Cases(Sequence[Json]):
             return [self[i] for i in range(*index.indices(len(self)))]
         key, returns, position = self._entries[index]
         graph = self._graphs[position]
-        cuda = [
-            {**a, "steps": [{"family": name, "params": self._families.params(name)} for name in a["steps"]]}
-            for a in graph["cuda"]
-        ]
+        cuda = [self._alternative_of(*row) for row in graph["cuda"]]
         return {"key": key, "returns": list(map(bool, returns)), **graph, "cuda": cuda}
+
+    def _alternative_of(
+        self, when: str, families: list[str], min_arch: int = 0, limit: Json | None = None
+    ) -> Json:
+        steps = [{"family": name, "params": self._families.params(name)} for name in families]
+        return {"when": when, "limit": limit, "min_arch": min_arch, "steps": steps}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
 
 def _operator_of(entry: Json, families: Families) -> Json:
-    ops = [{**op, "cases": Cases(op["cases"], entry["graphs"], families)} for op in entry["ops"]]
+    ops = [
+        {
+            **op,
+            "args": list(map(_argument_of, op["args"])),
+            "cases": Cases(op["cases"], entry["graphs"], families),
+        }
+        for op in entry["ops"]
+    ]
     return {**{k: v for k, v in entry.items() if k != "graphs"}, "ops": ops}
 
 
@@ -175,12 +194,36 @@ def _operator_to(operator: Json) -> Json:
     graphs: dict[str, int] = {}
 
     def case_to(case: Json) -> list[Any]:
-        cuda = [{**a, "steps": [step["family"] for step in a["steps"]]} for a in case["cuda"]]
+        cuda = [_alternative_to(a) for a in case["cuda"]]
         graph = json.dumps({"cpu": case["cpu"], "cuda": cuda, "expression": case["expression"]})
         return [case["key"], list(map(int, case["returns"])), graphs.setdefault(graph, len(graphs))]
 
-    ops = [{**op, "cases": [case_to(case) for case in op["cases"]]} for op in operator["ops"]]
+    ops = [
+        {**op, "args": list(map(_argument_to, op["args"])), "cases": list(map(case_to, op["cases"]))}
+        for op in operator["ops"]
+    ]
     return {**operator, "ops": ops, "graphs": [json.loads(graph) for graph in graphs]}
+
+
+def _alternative_to(alternative: Json) -> list[Any]:
+    families = [step["family"] for step in alternative["steps"]]
+    row = [alternative["when"], families, alternative["min_arch"], alternative["limit"]]
+    return row if row[3] else row[:3] if row[2] else row[:2]
+
+
+# What an argument of these kinds says where the file does not.
+_DEFAULTS: dict[str, Json] = {"tensor": {"optional": False}, "float": {"optional": False, "none": None}}
+
+
+def _argument_of(entry: Json) -> Json:
+    return {**_DEFAULTS.get(entry["kind"], {}), **entry}
+
+
+def _argument_to(argument: Json) -> Json:
+    defaults = _DEFAULTS.get(argument["kind"], {})
+    return {
+        name: value for name, value in argument.items() if name not in defaults or value != defaults[name]
+    }
 
 
 def _dump(data: Json) -> str:

@@ -22,6 +22,7 @@ FOLDER = generated_folder()
 assert FOLDER is not None
 OPERATORS: dict[str, Any] = {o["name"]: o for o in plan_file.load(FOLDER)["operators"]}
 FAMILIES: dict[str, Any] = plan_file.load(FOLDER)["families"]
+REDUCTIONS = ("sum", "amax", "amin")
 
 
 def structure(name: str) -> set[Any]:
@@ -34,6 +35,7 @@ def structure(name: str) -> set[Any]:
         spans = [a["span"] + ("?" if a["optional"] else "") for a in op["args"] if a["kind"] == "tensor"]
         facts.add((role, op["columns"]["rule"], op["args"][op["primary"]].get("parts") is not None))
         facts |= {(role, span, min(spans.count(span), 2)) for span in spans}
+        whole = {part for a in op["args"] if a.get("span") == "MN" for part in a.get("parts", [a["name"]])}
         for x in op["args"]:
             facts.add(
                 (
@@ -58,11 +60,9 @@ def structure(name: str) -> set[Any]:
             )
         for case in op["cases"]:
             nodes = case["expression"]["nodes"]
-            reductions = tuple(
-                sorted(op for op, _, attr, _ in nodes if op in ("sum", "amax", "amin") and attr == "N")
-            )
+            reductions = tuple(sorted(node[0] for node in nodes if node[0] in REDUCTIONS and node[2] == "N"))
             if reductions:
-                loads = sum(op == "load" and span == "MN" for op, _, _, span in nodes)
+                loads = sum(node[0] == "load" and node[2] in whole for node in nodes)
                 facts.add((reductions, loads))
             if cpu := case["cpu"]:
                 facts.add((role, "cpu", cpu["class"], min(len(cpu["sums"]), 2), bool(cpu["scalars"])))

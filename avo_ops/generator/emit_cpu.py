@@ -83,7 +83,7 @@ class _Kernel:
         chunk = "int64_t chunk" if self.sums else "int64_t"
         scratch = "void* scratch" if self.buffers else "void*"
         out = [
-            *formula_comment(self.record.formula, self.record.source),
+            *(formula_comment(self.record.formula, self.record.source) if self._is_first() else ()),
             "template <class C>",
             f"AVO_KERNEL void {self.case.name}(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, {columns},",
             f"    {chunk}, {scratch}) {{",
@@ -126,6 +126,10 @@ class _Kernel:
             out += [f"  {line}" if line else line for line in inner]
             out += ["    }", "  }"]
         return [*out, "}", ""]
+
+    def _is_first(self) -> bool:
+        """Whether this is the kernel of its operator that says what it computes."""
+        return self.case.name == f"{self.record.name}_forward"
 
     def _spell(self, node: Node) -> str | None:
         """A result's dtype is known only at run time here, and random numbers come four at a time, for neighbours."""

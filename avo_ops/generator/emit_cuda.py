@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..definitions.record import OpDef
+from ..plan_file import ANY
 from . import schedule
 from .ir import PRIMITIVES, Graph, Node, Span
 from .plan import Argument, Case, Op, signature
@@ -17,8 +18,6 @@ from .simplify import phase_of
 from .trace import TraceError
 
 Json = dict[str, Any]
-
-ANY = 1 << 62  # the widest row of a variant that takes any
 
 
 @dataclass(frozen=True)
@@ -431,14 +430,12 @@ class _RowKernel:
         names = "X" + (", W" if self.column_loads else "")
         call = ", ".join(d.split()[-1] for d in self.declared)
         head = [
-            f"// avo::{self.name}: {self.kind} kernel. Written by the generator from definitions/; do not edit.",
-            *formula_comment(self.record.formula, self.record.source),
-            '#include "device/avo.cuh"',
-            "",
+            *_title(self.record, self.name, self.kind),
+            *_parameters(names, self.declared),
             "namespace avo {",
             "",
             f"template <{typenames}, int kBlock, int T, int P, int kN, bool kAhead>",
-            f"AVO_INLINE void {self.name}({_wrap(self.declared, 4)}) {{",
+            f"AVO_INLINE void {self.name}(AVO_PARAMETERS({names})) {{",
         ]
         tail = [
             "}",
@@ -446,9 +443,8 @@ class _RowKernel:
             "} // namespace avo",
             "",
             f"#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, {names}, T, P, N_, AHEAD) \\",
-            '  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \\',
-            f"      {_wrap_macro([_qualify(d) for d in self.declared])}) {{ \\",
-            f"    avo::{self.name}<{_qualified_names(names)}, BLOCK, T, P, N_, AHEAD>({call}); \\",
+            f'  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS({_qualified(names)})) {{ \\',
+            f"    avo::{self.name}<{_qualified(names)}, BLOCK, T, P, N_, AHEAD>({call}); \\",
             "  }",
             "",
         ]
@@ -462,11 +458,6 @@ class _RowKernel:
             out.append("  using A = accuracy_t<X, W>;" if self.column_loads else summed)
         out.append("  constexpr int V = kVector<X>;")
         axis_rows = "y" if self.kind == "column" else "x"
-        if self.kind == "row":
-            out.append("  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;")
-            out.append("  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block")
-        elif self.kind != "flat":
-            out.append("  constexpr int R = kBlock / T; // rows of a block")
         out.append("  const int thread = thread_of_row<T, kBlock>();")
         if self.kind in ("flat", "pointwise", "column"):
             index = "int64_t" if self.kind == "flat" else "int"
@@ -517,19 +508,14 @@ class _RowKernel:
                 ]
         for n in self.sums:
             out.append(f"  C {self._sum_name(n)}[P][V] = {{}};")
-        share = " / kBlocks" if self.kind == "row" else ""
-        if share and self.last:
-            out.append("  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun")
-        out += [
-            f"  const int64_t step = int64_t(gridDim.{axis_rows}{share}) * R;",
-            f"  const int64_t first = int64_t(blockIdx.{axis_rows}{share}) * R;",
-            "  const int own = int(threadIdx.x) / T; // which of the block's rows",
-        ]
+        if self.kind == "row" and self.last:
+            out.append("  begin_row<T, kBlock>();")
+        out.append(f"  const BlockRows<T, kBlock> rows(blockIdx.{axis_rows}, gridDim.{axis_rows});")
         if not self.looped:
             out += self._fetch()
         out += [
-            "  for (int64_t base = first; base < M; base += step) {",
-            "    const int64_t row = base + own;",
+            "  for (int64_t base = rows.first; base < M; base += rows.step) {",
+            "    const int64_t row = base + rows.own;",
             "    const bool live = row < M;",
         ]
         if self.looped:
@@ -538,19 +524,14 @@ class _RowKernel:
                 for n in self.statistics
             ]
         elif self.row_loads or self.statistics:
-            out += [f"    Vec<X, V> {n.attr}_vec[P];" for n in self.row_loads]
-            out += [f"    {self._type(n)} {identifier(n.attr)};" for n in self.statistics]
+            out += self._declared("    ", "_vec", identifier)
             now = [*(f"{n.attr}_vec" for n in self.row_loads), *(identifier(n.attr) for n in self.statistics)]
             ahead = [f"{n.attr}_next" for n in [*self.row_loads, *self.statistics]]
             out.append("    if constexpr (kAhead) {")
-            for n in self.row_loads:
-                out += [
-                    "#pragma unroll",
-                    f"      for (int p = 0; p < P; ++p) {n.attr}_vec[p] = {n.attr}_next[p];",
-                ]
+            out += [f"      copy({n.attr}_vec, {n.attr}_next);" for n in self.row_loads]
             out += [f"      {identifier(n.attr)} = {n.attr}_next;" for n in self.statistics]
             out += [
-                f"      fetch(row + step, {', '.join(ahead)});",
+                f"      fetch(row + rows.step, {', '.join(ahead)});",
                 "    } else {",
                 f"      fetch(row, {', '.join(now)});",
                 "    }",
@@ -572,15 +553,12 @@ class _RowKernel:
             out += self._last_pass(known, "    ")
         out.append("  }")
         if self.sums:
-            out.append("  __shared__ C shared[R > 1 ? T * P * V : 1];")
-            group = f"int64_t(blockIdx.{axis_rows}{share}) * {len(self.sums)}"
+            out.append("  __shared__ C shared[rows.kRows > 1 ? T * P * V : 1];")
             for i, n in enumerate(self.sums):
-                index = (
-                    f"({group} + {i}) * N"
-                    if len(self.sums) > 1
-                    else f"int64_t(blockIdx.{axis_rows}{share}) * N"
+                index = f"(rows.block * {len(self.sums)} + {i})" if len(self.sums) > 1 else "rows.block"
+                out.append(
+                    f"  write_partial<rows.kRows>(tile, {self._sum_name(n)}, shared, partials + {index} * N);"
                 )
-                out.append(f"  write_partial<R>(tile, {self._sum_name(n)}, shared, partials + {index});")
         return out
 
     def _is_integer(self, load: Node) -> bool:
@@ -664,16 +642,24 @@ class _RowKernel:
         ]
         out += [f"      {n.attr}_to = {n.attr}_ptr[row];" for n in self.statistics]
         out += ["    } else {"]
-        out += [f"      clear({n.attr}_to);" for n in self.row_loads]
+        if self.row_loads:
+            out.append(f"      clear({', '.join(f'{n.attr}_to' for n in self.row_loads)});")
         out += [f"      {n.attr}_to = {self._type(n)}(0);" for n in self.statistics]
         out += ["    }", "  };"]
-        out.append(
-            "  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row."
-        )
-        out += [f"  Vec<X, V> {n.attr}_next[P];" for n in self.row_loads]
-        out += [f"  {self._type(n)} {n.attr}_next;" for n in self.statistics]
+        out += self._declared("  ", "_next", lambda name: f"{name}_next")
         ahead = ", ".join(f"{n.attr}_next" for n in [*self.row_loads, *self.statistics])
-        out.append(f"  if constexpr (kAhead) fetch(first + own, {ahead});")
+        out.append(f"  if constexpr (kAhead) fetch(rows.first + rows.own, {ahead});")
+        return out
+
+    def _declared(self, indent: str, vectors: str, number: Callable[[str], str]) -> list[str]:
+        """Declarations of what a row needs, without values."""
+        out = []
+        if self.row_loads:
+            names = ", ".join(f"{n.attr}{vectors}[P]" for n in self.row_loads)
+            out.append(f"{indent}Vec<X, V> {names};")
+        for kind in ("C", "int64_t"):
+            own = ", ".join(number(n.attr) for n in self.statistics if self._type(n) == kind)
+            out += [f"{indent}{kind} {own};"] if own else []
         return out
 
     def _row_values(self, nodes: Sequence[Node], known: dict[int, str]) -> list[str]:
@@ -802,14 +788,13 @@ def _finish_text(
     ]  # fmt: skip
     plain = all(any(v is s for s in sums) for v in results.values())
     out = [
-        f"// avo::{name}: adds the partial sums of the blocks. Written by the generator from definitions/; do not edit.",
-        *formula_comment(record.formula, record.source),
-        '#include "device/avo.cuh"',
-        "",
+        *_title(record, name, "finish"),
+        *_parameters("C, W", declared),
         "namespace avo {",
         "",
+        "// Adds the partial sums of the blocks.",
         "template <class C, class W, int kBlock>",
-        f"AVO_INLINE void {name}({_wrap(declared, 4)}) {{",
+        f"AVO_INLINE void {name}(AVO_PARAMETERS(C, W)) {{",
         "  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;",
         "  const bool exists = column < N;",
         "  wait_for_previous_kernel();",
@@ -856,8 +841,7 @@ def _finish_text(
         "} // namespace avo",
         "",
         "#define AVO_KERNEL(NAME, BLOCK, C, W) \\",
-        '  extern "C" __global__ void __launch_bounds__(BLOCK) NAME( \\',
-        f"      {_wrap_macro([_qualify(d) for d in declared])}) {{ \\",
+        '  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(AVO_PARAMETERS(avo::C, avo::W)) { \\',
         f"    avo::{name}<avo::C, avo::W, BLOCK>({call}); \\",
         "  }",
         "",
@@ -865,38 +849,30 @@ def _finish_text(
     return "\n".join(out), tuple(params)
 
 
-def _qualify(declaration: str) -> str:
-    """A parameter as it stands outside the namespace, in the macro."""
-    for name in ("compute_t<X>", "X*", "W*", "C*"):
-        if name in declaration:
-            inner = {
-                "compute_t<X>": "avo::compute_t<avo::X>",
-                "X*": "avo::X*",
-                "W*": "avo::W*",
-                "C*": "avo::C*",
-            }[name]
-            return declaration.replace(name, inner)
-    return declaration
+def _title(record: OpDef, name: str, kind: str) -> list[str]:
+    """The first lines of a source. One of an operator's says what it computes."""
+    first = f"{record.name}_forward"
+    line = f"// Generated, do not edit. avo::{name}: {kind} kernel"
+    if name != first:
+        return [f"{line}; formula: {first}.cu", '#include "device/avo.cuh"', ""]
+    return [line, *formula_comment(record.formula, record.source), '#include "device/avo.cuh"', ""]
 
 
-def _qualified_names(names: str) -> str:
-    return ", ".join(f"avo::{n.strip()}" for n in names.split(","))
-
-
-def _wrap(parts: Sequence[str], indent: int, width: int = 112) -> str:
+def _parameters(names: str, declared: Sequence[str]) -> list[str]:
+    """The parameters of a kernel, and of the template that it calls."""
     lines, line = [], ""
-    for part in parts:
-        if line and len(line) + len(part) + 2 + indent > width:
+    for part in declared:
+        if line and len(line) + len(part) > 106:
             lines.append(line + ",")
             line = part
         else:
             line = f"{line}, {part}" if line else part
-    lines.append(line)
-    return "\n" + "\n".join(" " * indent + text for text in lines)
+    text = " \\\n  ".join([*lines, line]).replace("compute_t<X>", "avo::compute_t<X>")
+    return [f"#define AVO_PARAMETERS({names}) \\\n  {text}", ""]
 
 
-def _wrap_macro(parts: Sequence[str]) -> str:
-    return _wrap(parts, 6, 106).strip().replace("\n", " \\\n")
+def _qualified(names: str) -> str:
+    return ", ".join(f"avo::{n.strip()}" for n in names.split(","))
 
 
 __all__ = ["Emitter", "Family"]

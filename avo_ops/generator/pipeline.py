@@ -185,7 +185,8 @@ def expression_json(graph: Graph) -> Json:
         attr = node.attr.text if isinstance(node.attr, Span) else node.attr
         if isinstance(attr, float) and not math.isfinite(attr):
             attr = repr(attr)  # JSON has no such numbers
-        rows.append([node.op, [number[a.index] for a in node.args], attr, node.span.text])
+        row = [node.op, [number[a.index] for a in node.args], attr]
+        rows.append(row[:2] if attr is None else row)
     return {"nodes": rows, "results": {name: number[v.index] for name, v in graph.results.items()}}
 
 

@@ -11,9 +11,9 @@ from .ir import PRIMITIVES, Node, Span, uses
 # Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
     """
-    A C K M Max Min N P R RowScratch RowTile Sum T V Vec W WholeTile X a accuracy_t alignas aligned alignof
-    and and_eq asm auto avo base bf16 bitand bitor block_end blockDim blockIdx body bool break c c0 case catch char
-    chunk class clear close_row col_begin col_end column compl compute_t concept const consteval constexpr
+    A BlockRows C K M Max Min N P R RowScratch RowTile Sum T V Vec W WholeTile X a accuracy_t alignas aligned alignof
+    and and_eq asm auto avo base bf16 begin_row bitand bitor block_end blockDim blockIdx body bool break c c0 case catch char
+    chunk class clear close_row copy col_begin col_end column compl compute_t concept const consteval constexpr
     constinit continue count decltype default delete do double dynamic_cast else enum exists explicit export
     extern f16 f32 f64 false fetch finish_column first float for friend goto gridDim groups hamax hamin
     highest hsum if inline int int64_t j kAhead kBlock kN kSumBlock kVector linux live load_row load_stat long lowest

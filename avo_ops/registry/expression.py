@@ -44,7 +44,8 @@ class Expression:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Expression:
-        return Expression(tuple((n[0], tuple(n[1]), n[2]) for n in data["nodes"]), dict(data["results"]))
+        nodes = ((op, tuple(operands), attr[0] if attr else None) for op, operands, *attr in data["nodes"])
+        return Expression(tuple(nodes), dict(data["results"]))
 
     def needed(self, wanted: Iterable[str], known: Iterable[int] = ()) -> list[int]:
         """The nodes that the wanted results depend on, operands first; ``known`` ones are not looked into."""

@@ -27,8 +27,6 @@ AVO_KERNEL void relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// max(x, 0)
-// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
 template <class C>
 AVO_KERNEL void relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -70,8 +68,6 @@ AVO_KERNEL void leaky_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// x if x > 0 else negative_slope * x
-// Source: Maas, Hannun and Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013
 template <class C>
 AVO_KERNEL void leaky_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -114,8 +110,6 @@ AVO_KERNEL void squared_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// max(x, 0)^2
-// Source: So et al., Primer: Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668
 template <class C>
 AVO_KERNEL void squared_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -159,8 +153,6 @@ AVO_KERNEL void hardtanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   }
 }
 
-// min(max(x, min_val), max_val)
-// Source: Collobert, Large Scale Machine Learning, thesis, Université Paris 6, 2004
 template <class C>
 AVO_KERNEL void hardtanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -203,8 +195,6 @@ AVO_KERNEL void hardsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int6
   }
 }
 
-// min(max(x + 3, 0), 6) / 6
-// Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
 template <class C>
 AVO_KERNEL void hardsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -245,8 +235,6 @@ AVO_KERNEL void hardswish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// x * min(max(x + 3, 0), 6) / 6
-// Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
 template <class C>
 AVO_KERNEL void hardswish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -289,8 +277,6 @@ AVO_KERNEL void elu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
   }
 }
 
-// x if x > 0 else alpha * (exp(x) - 1)
-// Source: Clevert, Unterthiner and Hochreiter, Exponential Linear Units, arXiv:1511.07289
 template <class C>
 AVO_KERNEL void elu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -332,8 +318,6 @@ AVO_KERNEL void selu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// 1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)
-// Source: Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515
 template <class C>
 AVO_KERNEL void selu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -377,8 +361,6 @@ AVO_KERNEL void celu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// x if x > 0 else alpha * (exp(x / alpha) - 1)
-// Source: Barron, Continuously Differentiable Exponential Linear Units, arXiv:1704.07483
 template <class C>
 AVO_KERNEL void celu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -422,9 +404,6 @@ AVO_KERNEL void sigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
   }
 }
 
-// 1 / (1 + exp(-x))
-// Source: Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN
-//   1995
 template <class C>
 AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -467,8 +446,6 @@ AVO_KERNEL void tanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// (exp(x) - exp(-x)) / (exp(x) + exp(-x))
-// Source: LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998
 template <class C>
 AVO_KERNEL void tanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -509,8 +486,6 @@ AVO_KERNEL void logsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))
-// Source: Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10
 template <class C>
 AVO_KERNEL void logsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -555,8 +530,6 @@ AVO_KERNEL void softplus_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   }
 }
 
-// log(1 + exp(beta x)) / beta, or x where beta x > threshold
-// Source: Dugas et al., Incorporating Second-Order Functional Knowledge for Better Option Pricing, NIPS 2000
 template <class C>
 AVO_KERNEL void softplus_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -600,8 +573,6 @@ AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -621,8 +592,6 @@ AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -644,8 +613,6 @@ AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
   }
 }
 
-// x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -694,8 +661,6 @@ AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// x * sigmoid(x)
-// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
 AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -737,8 +702,6 @@ AVO_KERNEL void quick_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// x * sigmoid(1.702 x)
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415 (section 2, as in CLIP)
 template <class C>
 AVO_KERNEL void quick_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -784,8 +747,6 @@ AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
   }
 }
 
-// x * tanh(log(1 + exp(x)))
-// Source: Misra, Mish: A Self Regularized Non-Monotonic Activation Function, arXiv:1908.08681
 template <class C>
 AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {

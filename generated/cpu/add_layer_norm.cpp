@@ -72,8 +72,6 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -140,8 +138,6 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -208,8 +204,6 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -278,8 +272,6 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -323,8 +315,6 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -366,8 +356,6 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -386,8 +374,6 @@ AVO_KERNEL void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, i
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -406,8 +392,6 @@ AVO_KERNEL void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -454,8 +438,6 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -500,8 +482,6 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -527,8 +507,6 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, in
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -576,8 +554,6 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -629,8 +605,6 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -676,8 +650,6 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -727,8 +699,6 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -757,8 +727,6 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuA
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -813,8 +781,6 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
   }
 }
 
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {

@@ -48,8 +48,6 @@ AVO_KERNEL void add_rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -92,8 +90,6 @@ AVO_KERNEL void add_rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_beg
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -127,8 +123,6 @@ AVO_KERNEL void add_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -160,8 +154,6 @@ AVO_KERNEL void add_rms_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_be
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -180,8 +172,6 @@ AVO_KERNEL void add_rms_norm_backward_from_residual_out(const AvoCpuArgs* a, int
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -204,8 +194,6 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int6
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -243,8 +231,6 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t r
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -285,8 +271,6 @@ AVO_KERNEL void add_rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_be
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -322,8 +306,6 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, in
   }
 }
 
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void add_rms_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {

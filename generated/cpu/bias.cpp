@@ -29,8 +29,6 @@ AVO_KERNEL void bias_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// relu(x + bias)
-// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
 template <class C>
 AVO_KERNEL void bias_relu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -51,8 +49,6 @@ AVO_KERNEL void bias_relu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// relu(x + bias)
-// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
 template <class C>
 AVO_KERNEL void bias_relu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -73,8 +69,6 @@ AVO_KERNEL void bias_relu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// relu(x + bias)
-// Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
 template <class C>
 AVO_KERNEL void bias_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -123,9 +117,6 @@ AVO_KERNEL void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -148,9 +139,6 @@ AVO_KERNEL void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -175,9 +163,6 @@ AVO_KERNEL void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -202,9 +187,6 @@ AVO_KERNEL void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -233,9 +215,6 @@ AVO_KERNEL void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -267,9 +246,6 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -301,9 +277,6 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_be
   }
 }
 
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
 AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -361,8 +334,6 @@ AVO_KERNEL void bias_silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// h * sigmoid(h), h = x + bias
-// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
 AVO_KERNEL void bias_silu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -387,8 +358,6 @@ AVO_KERNEL void bias_silu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// h * sigmoid(h), h = x + bias
-// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
 AVO_KERNEL void bias_silu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -413,8 +382,6 @@ AVO_KERNEL void bias_silu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// h * sigmoid(h), h = x + bias
-// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
 AVO_KERNEL void bias_silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {

@@ -33,8 +33,6 @@ AVO_KERNEL void binary_cross_entropy_with_logits_rows_forward(const AvoCpuArgs* 
   }
 }
 
-// sum(log(1 + exp(x)) - x target) over the last dim
-// Source: torch.nn.functional.binary_cross_entropy_with_logits
 template <class C>
 AVO_KERNEL void binary_cross_entropy_with_logits_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -60,8 +58,6 @@ AVO_KERNEL void binary_cross_entropy_with_logits_rows_backward(const AvoCpuArgs*
   }
 }
 
-// sum(log(1 + exp(x)) - x target) over the last dim
-// Source: torch.nn.functional.binary_cross_entropy_with_logits
 template <class C>
 AVO_KERNEL void binary_cross_entropy_with_logits_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {

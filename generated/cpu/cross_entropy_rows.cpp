@@ -61,10 +61,6 @@ AVO_KERNEL void cross_entropy_rows_forward(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_forward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -125,10 +121,6 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(const AvoCpuArgs* a, int64_t row_
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -190,10 +182,6 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(const AvoCpuArgs* a, int64_t r
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_forward_weight_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -272,10 +260,6 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(const AvoCpuArgs* a, int64
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -308,10 +292,6 @@ AVO_KERNEL void cross_entropy_rows_backward(const AvoCpuArgs* a, int64_t row_beg
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -350,10 +330,6 @@ AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -387,10 +363,6 @@ AVO_KERNEL void cross_entropy_rows_backward_weight(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
 AVO_KERNEL void cross_entropy_rows_backward_weight_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

@@ -32,9 +32,6 @@ AVO_KERNEL void dropout_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void dropout_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -84,9 +81,6 @@ AVO_KERNEL void bias_dropout_add_rows_forward(const AvoCpuArgs* a, int64_t row_b
   }
 }
 
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void bias_dropout_add_rows_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -113,9 +107,6 @@ AVO_KERNEL void bias_dropout_add_rows_forward_bias(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void bias_dropout_add_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -141,9 +132,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward(const AvoCpuArgs* a, int64_t row_
   }
 }
 
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void bias_dropout_add_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -166,9 +154,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_to_x(const AvoCpuArgs* a, int64_t
   }
 }
 
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -191,9 +176,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(const AvoCpuArgs* a,
   }
 }
 
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void bias_dropout_add_rows_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -223,9 +205,6 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(const AvoCpuArgs* a, int64_t
   }
 }
 
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
 AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {

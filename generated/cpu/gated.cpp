@@ -29,8 +29,6 @@ AVO_KERNEL void sigmoid_gate_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// x * sigmoid(gate)
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
 template <class C>
 AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -54,8 +52,6 @@ AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_b
   }
 }
 
-// x * sigmoid(gate)
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
 template <class C>
 AVO_KERNEL void sigmoid_gate_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -76,8 +72,6 @@ AVO_KERNEL void sigmoid_gate_backward_to_x(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// x * sigmoid(gate)
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
 template <class C>
 AVO_KERNEL void sigmoid_gate_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -126,8 +120,6 @@ AVO_KERNEL void reglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
   }
 }
 
-// max(gate, 0) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void reglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -148,8 +140,6 @@ AVO_KERNEL void reglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// max(gate, 0) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void reglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -172,8 +162,6 @@ AVO_KERNEL void reglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// max(gate, 0) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void reglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -222,8 +210,6 @@ AVO_KERNEL void geglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -246,8 +232,6 @@ AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -268,8 +252,6 @@ AVO_KERNEL void geglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -293,8 +275,6 @@ AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -321,8 +301,6 @@ AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -345,8 +323,6 @@ AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -373,8 +349,6 @@ AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_beg
   }
 }
 
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -426,8 +400,6 @@ AVO_KERNEL void swiglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
   }
 }
 
-// gate * sigmoid(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -448,8 +420,6 @@ AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// gate * sigmoid(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -473,8 +443,6 @@ AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// gate * sigmoid(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void swiglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -528,8 +496,6 @@ AVO_KERNEL void swiglu_oai_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit)
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
 AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -558,8 +524,6 @@ AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit)
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
 AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -589,8 +553,6 @@ AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_beg
   }
 }
 
-// g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit)
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
 AVO_KERNEL void swiglu_oai_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -646,8 +608,6 @@ AVO_KERNEL void glu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
   }
 }
 
-// a * sigmoid(b); a, b = the halves of x along dim
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
 template <class C>
 AVO_KERNEL void glu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -696,8 +656,6 @@ AVO_KERNEL void reglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// max(gate, 0) * up; gate, up = the halves of the last dim of x
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void reglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -746,8 +704,6 @@ AVO_KERNEL void geglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// gelu(gate) * up; gate, up = the halves of the last dim of x
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -770,8 +726,6 @@ AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// gelu(gate) * up; gate, up = the halves of the last dim of x
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -798,8 +752,6 @@ AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// gelu(gate) * up; gate, up = the halves of the last dim of x
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void geglu_packed_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -851,8 +803,6 @@ AVO_KERNEL void swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -907,9 +857,6 @@ AVO_KERNEL void swiglu_oai_packed_forward(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit); gate, up = the
-//   halves of the last dim of x
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
 AVO_KERNEL void swiglu_oai_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -965,8 +912,6 @@ AVO_KERNEL void swiglu_interleaved_forward(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// gate * sigmoid(gate) * up; gate, up = x[..., 0::2], x[..., 1::2]
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void swiglu_interleaved_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -1021,9 +966,6 @@ AVO_KERNEL void swiglu_oai_interleaved_forward(const AvoCpuArgs* a, int64_t row_
   }
 }
 
-// g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit); gate, up = x[...,
-//   0::2], x[..., 1::2]
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
 AVO_KERNEL void swiglu_oai_interleaved_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -1084,8 +1026,6 @@ AVO_KERNEL void bias_swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -1118,8 +1058,6 @@ AVO_KERNEL void bias_swiglu_packed_backward_to_bias(const AvoCpuArgs* a, int64_t
   }
 }
 
-// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -1152,8 +1090,6 @@ AVO_KERNEL void bias_swiglu_packed_backward_to_x(const AvoCpuArgs* a, int64_t ro
   }
 }
 
-// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {

@@ -44,8 +44,6 @@ AVO_KERNEL void gated_rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_forward_gate_first(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -83,8 +81,6 @@ AVO_KERNEL void gated_rms_norm_forward_gate_first(const AvoCpuArgs* a, int64_t r
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -109,8 +105,6 @@ AVO_KERNEL void gated_rms_norm_backward_to_weight(const AvoCpuArgs* a, int64_t r
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_to_x_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -155,8 +149,6 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_gate(const AvoCpuArgs* a, int64_t r
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -205,8 +197,6 @@ AVO_KERNEL void gated_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -245,8 +235,6 @@ AVO_KERNEL void gated_rms_norm_backward_to_x(const AvoCpuArgs* a, int64_t row_be
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_to_x_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -289,8 +277,6 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(const AvoCpuArgs* a, int64_t
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_gate_first_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -315,8 +301,6 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_weight(const AvoCpuArgs* a
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -362,8 +346,6 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(const AvoCpuArgs* a
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_gate_first(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -412,8 +394,6 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -453,8 +433,6 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(const AvoCpuArgs* a, int
   }
 }
 
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 template <class C>
 AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {

@@ -35,8 +35,6 @@ AVO_KERNEL void huber_loss_rows_forward(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// sum of d^2 / 2 where d = |x - target| <= delta, delta (d - delta / 2) beyond, over the last dim
-// Source: Huber, Robust Estimation of a Location Parameter, Ann. Math. Statist. 35 (1964), 73-101
 template <class C>
 AVO_KERNEL void huber_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -64,8 +62,6 @@ AVO_KERNEL void huber_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin,
   }
 }
 
-// sum of d^2 / 2 where d = |x - target| <= delta, delta (d - delta / 2) beyond, over the last dim
-// Source: Huber, Robust Estimation of a Location Parameter, Ann. Math. Statist. 35 (1964), 73-101
 template <class C>
 AVO_KERNEL void huber_loss_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {

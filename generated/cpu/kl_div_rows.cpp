@@ -33,8 +33,6 @@ AVO_KERNEL void kl_div_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int6
   }
 }
 
-// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
-// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 template <class C>
 AVO_KERNEL void kl_div_rows_forward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -58,8 +56,6 @@ AVO_KERNEL void kl_div_rows_forward_yes(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
-// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 template <class C>
 AVO_KERNEL void kl_div_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -87,8 +83,6 @@ AVO_KERNEL void kl_div_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
-// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 template <class C>
 AVO_KERNEL void kl_div_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -109,8 +103,6 @@ AVO_KERNEL void kl_div_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
-// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 template <class C>
 AVO_KERNEL void kl_div_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -136,8 +128,6 @@ AVO_KERNEL void kl_div_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin,
   }
 }
 
-// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
-// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 template <class C>
 AVO_KERNEL void kl_div_rows_backward_yes_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {

@@ -41,8 +41,6 @@ AVO_KERNEL void l2_normalize_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// x / max(sqrt(sum(x^2)), eps)
-// Source: Wang et al., NormFace: L2 Hypersphere Embedding for Face Verification, arXiv:1704.06369
 template <class C>
 AVO_KERNEL void l2_normalize_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

@@ -62,8 +62,6 @@ AVO_KERNEL void layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -120,8 +118,6 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -178,8 +174,6 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -238,8 +232,6 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -281,8 +273,6 @@ AVO_KERNEL void layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int6
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -301,8 +291,6 @@ AVO_KERNEL void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t ro
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -347,8 +335,6 @@ AVO_KERNEL void layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_begin,
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -374,8 +360,6 @@ AVO_KERNEL void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -421,8 +405,6 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -472,8 +454,6 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -502,8 +482,6 @@ AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs*
   }
 }
 
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 template <class C>
 AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {

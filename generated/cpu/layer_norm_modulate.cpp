@@ -66,8 +66,6 @@ AVO_KERNEL void layer_norm_modulate_forward(const AvoCpuArgs* a, int64_t row_beg
   }
 }
 
-// layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it
-// Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
 template <class C>
 AVO_KERNEL void layer_norm_modulate_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -120,8 +118,6 @@ AVO_KERNEL void layer_norm_modulate_backward(const AvoCpuArgs* a, int64_t row_be
   }
 }
 
-// layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it
-// Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
 template <class C>
 AVO_KERNEL void layer_norm_modulate_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

@@ -45,9 +45,6 @@ AVO_KERNEL void log_softmax_forward(const AvoCpuArgs* a, int64_t row_begin, int6
   }
 }
 
-// x - max(x) - log(sum(exp(x - max(x))))
-// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
-//   form)
 template <class C>
 AVO_KERNEL void log_softmax_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

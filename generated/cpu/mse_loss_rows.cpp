@@ -33,8 +33,6 @@ AVO_KERNEL void mse_loss_rows_forward(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// sum((x - target)^2) over the last dim
-// Source: torch.nn.functional.mse_loss
 template <class C>
 AVO_KERNEL void mse_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -60,8 +58,6 @@ AVO_KERNEL void mse_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// sum((x - target)^2) over the last dim
-// Source: torch.nn.functional.mse_loss
 template <class C>
 AVO_KERNEL void mse_loss_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {

@@ -36,8 +36,6 @@ AVO_KERNEL void rotary_halves_forward(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// a cos - b sin, b cos + a sin; a, b = the halves of the last dim of x, and of the result
-// Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 template <class C>
 AVO_KERNEL void rotary_halves_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -76,8 +74,6 @@ AVO_KERNEL void rotary_halves_backward(const AvoCpuArgs* a, int64_t row_begin, i
   }
 }
 
-// a cos - b sin, b cos + a sin; a, b = the halves of the last dim of x, and of the result
-// Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 template <class C>
 AVO_KERNEL void rotary_halves_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -134,8 +130,6 @@ AVO_KERNEL void rotary_pairs_forward(const AvoCpuArgs* a, int64_t row_begin, int
   }
 }
 
-// a cos - b sin, b cos + a sin; a, b = x[..., 0::2], x[..., 1::2], and of the result
-// Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 template <class C>
 AVO_KERNEL void rotary_pairs_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
@@ -174,8 +168,6 @@ AVO_KERNEL void rotary_pairs_backward(const AvoCpuArgs* a, int64_t row_begin, in
   }
 }
 
-// a cos - b sin, b cos + a sin; a, b = x[..., 0::2], x[..., 1::2], and of the result
-// Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 template <class C>
 AVO_KERNEL void rotary_pairs_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {

@@ -40,9 +40,6 @@ AVO_KERNEL void rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -76,9 +73,6 @@ AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_forward_weight_one_plus_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -112,9 +106,6 @@ AVO_KERNEL void rms_norm_forward_weight_one_plus_weight(const AvoCpuArgs* a, int
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -146,9 +137,6 @@ AVO_KERNEL void rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
@@ -171,9 +159,6 @@ AVO_KERNEL void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -209,9 +194,6 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_b
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {
@@ -250,9 +232,6 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight_one_plus_weight_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -288,9 +267,6 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight_to_x(const AvoCpuArgs* 
   }
 }
 
-// x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight) as in Gemma; eps=None: the machine epsilon of the
-//   dtype of the math
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
 template <class C>
 AVO_KERNEL void rms_norm_backward_weight_one_plus_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t chunk, void* scratch) {

@@ -48,8 +48,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_forward(const AvoCpuArgs* a, int64_t 
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_forward_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -96,8 +94,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_forward_last(const AvoCpuArgs* a, int
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_forward_attn_mask(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -141,8 +137,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_forward_attn_mask(const AvoCpuArgs* a
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_forward_attn_mask_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -193,8 +187,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_forward_attn_mask_last(const AvoCpuAr
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -225,8 +217,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward(const AvoCpuArgs* a, int64_t
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_backward_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -260,8 +250,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward_last(const AvoCpuArgs* a, in
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -296,8 +284,6 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask(const AvoCpuArgs* 
   }
 }
 
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
 template <class C>
 AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask_last(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

@@ -48,8 +48,6 @@ AVO_KERNEL void softcap_softmax_forward(const AvoCpuArgs* a, int64_t row_begin, 
   }
 }
 
-// softmax(cap * tanh(x / cap))
-// Source: Gemma Team, Gemma 2: Improving Open Language Models at a Practical Size, arXiv:2408.00118
 template <class C>
 AVO_KERNEL void softcap_softmax_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

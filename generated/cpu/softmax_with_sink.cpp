@@ -50,8 +50,6 @@ AVO_KERNEL void softmax_with_sink_forward(const AvoCpuArgs* a, int64_t row_begin
   }
 }
 
-// exp(x - m) / (sum(exp(x - m)) + exp(sink - m)), m = max(x, sink); one sink for each row
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453
 template <class C>
 AVO_KERNEL void softmax_with_sink_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {
@@ -87,8 +85,6 @@ AVO_KERNEL void softmax_with_sink_backward(const AvoCpuArgs* a, int64_t row_begi
   }
 }
 
-// exp(x - m) / (sum(exp(x - m)) + exp(sink - m)), m = max(x, sink); one sink for each row
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453
 template <class C>
 AVO_KERNEL void softmax_with_sink_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
     int64_t, void* scratch) {

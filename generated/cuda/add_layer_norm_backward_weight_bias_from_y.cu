@@ -1,20 +1,18 @@
-// avo::add_layer_norm_backward_weight_bias_from_y: row kernel. Written by the generator from definitions/; do not edit.
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+// Generated, do not edit. avo::add_layer_norm_backward_weight_bias_from_y: row kernel; formula: add_layer_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
+  int64_t residual_out_stride, const W* __restrict__ weight_ptr, const avo::compute_t<X>* __restrict__ rstd_ptr, \
+  const avo::compute_t<X>* __restrict__ mean_ptr, const avo::compute_t<X>* __restrict__ residue_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_layer_norm_backward_weight_bias_from_y(
-    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
-    int64_t residual_out_stride, const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+AVO_INLINE void add_layer_norm_backward_weight_bias_from_y(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
@@ -24,10 +22,8 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_from_y(
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
   C sum_grad_bias[P][V] = {};
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
@@ -36,37 +32,27 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_from_y(
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
     } else {
-      clear(grad_y_to);
-      clear(residual_out_to);
+      clear(grad_y_to, residual_out_to);
       rstd_to = C(0);
       mean_to = C(0);
       residue_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> grad_y_next[P];
-  Vec<X, V> residual_out_next[P];
-  C rstd_next;
-  C mean_next;
-  C residue_next;
-  if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> grad_y_next[P], residual_out_next[P];
+  C rstd_next, mean_next, residue_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> grad_y_vec[P];
-    Vec<X, V> residual_out_vec[P];
-    C rstd;
-    C mean;
-    C residue;
+    Vec<X, V> grad_y_vec[P], residual_out_vec[P];
+    C rstd, mean, residue;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) residual_out_vec[p] = residual_out_next[p];
+      copy(grad_y_vec, grad_y_next);
+      copy(residual_out_vec, residual_out_next);
       rstd = rstd_next;
       mean = mean_next;
       residue = residue_next;
-      fetch(row + step, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
+      fetch(row + rows.step, grad_y_next, residual_out_next, rstd_next, mean_next, residue_next);
     } else {
       fetch(row, grad_y_vec, residual_out_vec, rstd, mean, residue);
     }
@@ -96,20 +82,14 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_from_y(
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
-  __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_weight, shared, partials + (int64_t(blockIdx.x / kBlocks) * 2 + 0) * N);
-  write_partial<R>(tile, sum_grad_bias, shared, partials + (int64_t(blockIdx.x / kBlocks) * 2 + 1) * N);
+  __shared__ C shared[rows.kRows > 1 ? T * P * V : 1];
+  write_partial<rows.kRows>(tile, sum_grad_weight, shared, partials + (rows.block * 2 + 0) * N);
+  write_partial<rows.kRows>(tile, sum_grad_bias, shared, partials + (rows.block * 2 + 1) * N);
 }
 
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
-      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
-      const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::add_layer_norm_backward_weight_bias_from_y<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

@@ -1,52 +1,44 @@
-// avo::add_layer_norm_forward: row kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::add_layer_norm_forward: row kernel
 // residual_out = x + residual; y = layer_norm(residual_out)
 // Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride, \
+  X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
+  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X>* __restrict__ mean_ptr, \
+  avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_layer_norm_forward(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
-    X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, int64_t residual_out_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+AVO_INLINE void add_layer_norm_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P]) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
       tile.load(residual_to, residual_ptr + row * residual_stride);
     } else {
-      clear(x_to);
-      clear(residual_to);
+      clear(x_to, residual_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> residual_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next, residual_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> x_next[P], residual_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, residual_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> residual_vec[P];
+    Vec<X, V> x_vec[P], residual_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) residual_vec[p] = residual_next[p];
-      fetch(row + step, x_next, residual_next);
+      copy(x_vec, x_next);
+      copy(residual_vec, residual_next);
+      fetch(row + rows.step, x_next, residual_next);
     } else {
       fetch(row, x_vec, residual_vec);
     }
@@ -95,11 +87,6 @@ AVO_INLINE void add_layer_norm_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
-      int64_t residual_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
-      avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
-      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::add_layer_norm_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -1,27 +1,24 @@
-// avo::add_layer_norm_forward_bias_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// residual_out = x + residual; y = layer_norm(residual_out)
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+// Generated, do not edit. avo::add_layer_norm_forward_bias_loop: loop kernel; formula: add_layer_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride, \
+  const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, \
+  int64_t residual_out_stride, avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X>* __restrict__ mean_ptr, \
+  avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_layer_norm_forward_bias_loop(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride,
-    const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr,
-    int64_t residual_out_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+AVO_INLINE void add_layer_norm_forward_bias_loop(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -107,11 +104,6 @@ AVO_INLINE void add_layer_norm_forward_bias_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ residual_ptr, \
-      int64_t residual_stride, const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ y_ptr, \
-      int64_t y_stride, avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
-      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::add_layer_norm_forward_bias_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, bias_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -1,13 +1,13 @@
-// avo::add_rms_norm_backward_from_residual_out: flat kernel. Written by the generator from definitions/; do not edit.
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+// Generated, do not edit. avo::add_rms_norm_backward_from_residual_out: flat kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_from_residual_out(
-    const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+AVO_INLINE void add_rms_norm_backward_from_residual_out(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -35,7 +35,6 @@ AVO_INLINE void add_rms_norm_backward_from_residual_out(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_residual_out_ptr, avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::add_rms_norm_backward_from_residual_out<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_x_ptr, N); \
   }

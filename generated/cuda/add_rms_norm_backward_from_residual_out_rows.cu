@@ -1,24 +1,21 @@
-// avo::add_rms_norm_backward_from_residual_out_rows: pointwise kernel. Written by the generator from definitions/; do not edit.
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+// Generated, do not edit. avo::add_rms_norm_backward_from_residual_out_rows: pointwise kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, X* __restrict__ grad_x_ptr, \
+  int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_from_residual_out_rows(
-    const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, X* __restrict__ grad_x_ptr,
-    int64_t grad_x_stride, int64_t M, int64_t N) {
+AVO_INLINE void add_rms_norm_backward_from_residual_out_rows(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr, grad_residual_out_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_residual_out_to)[P]) {
       if (row < M) {
         tile.load(grad_residual_out_to, grad_residual_out_ptr + row * grad_residual_out_stride);
@@ -26,17 +23,15 @@ AVO_INLINE void add_rms_norm_backward_from_residual_out_rows(
         clear(grad_residual_out_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> grad_residual_out_next[P];
-    if constexpr (kAhead) fetch(first + own, grad_residual_out_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, grad_residual_out_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> grad_residual_out_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_residual_out_vec[p] = grad_residual_out_next[p];
-        fetch(row + step, grad_residual_out_next);
+        copy(grad_residual_out_vec, grad_residual_out_next);
+        fetch(row + rows.step, grad_residual_out_next);
       } else {
         fetch(row, grad_residual_out_vec);
       }
@@ -61,8 +56,6 @@ AVO_INLINE void add_rms_norm_backward_from_residual_out_rows(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
-      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::add_rms_norm_backward_from_residual_out_rows<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_residual_out_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -1,56 +1,46 @@
-// avo::add_rms_norm_backward_from_y: row kernel. Written by the generator from definitions/; do not edit.
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+// Generated, do not edit. avo::add_rms_norm_backward_from_y: row kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
+  int64_t residual_out_stride, const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
+  int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_from_y(
-    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
-    int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr,
-    int64_t grad_x_stride, int64_t M, int64_t N) {
+AVO_INLINE void add_rms_norm_backward_from_y(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to) {
     if (row < M) {
       tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
       tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
       rstd_to = rstd_ptr[row];
     } else {
-      clear(grad_y_to);
-      clear(residual_out_to);
+      clear(grad_y_to, residual_out_to);
       rstd_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> grad_y_next[P];
-  Vec<X, V> residual_out_next[P];
+  Vec<X, V> grad_y_next[P], residual_out_next[P];
   C rstd_next;
-  if constexpr (kAhead) fetch(first + own, grad_y_next, residual_out_next, rstd_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  if constexpr (kAhead) fetch(rows.first + rows.own, grad_y_next, residual_out_next, rstd_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> grad_y_vec[P];
-    Vec<X, V> residual_out_vec[P];
+    Vec<X, V> grad_y_vec[P], residual_out_vec[P];
     C rstd;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_y_vec[p] = grad_y_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) residual_out_vec[p] = residual_out_next[p];
+      copy(grad_y_vec, grad_y_next);
+      copy(residual_out_vec, residual_out_next);
       rstd = rstd_next;
-      fetch(row + step, grad_y_next, residual_out_next, rstd_next);
+      fetch(row + rows.step, grad_y_next, residual_out_next, rstd_next);
     } else {
       fetch(row, grad_y_vec, residual_out_vec, rstd);
     }
@@ -76,10 +66,6 @@ AVO_INLINE void add_rms_norm_backward_from_y(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
-      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
-      const avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::add_rms_norm_backward_from_y<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -1,27 +1,24 @@
-// avo::add_rms_norm_backward_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// residual_out = x + residual; y = rms_norm(residual_out)
-// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467
+// Generated, do not edit. avo::add_rms_norm_backward_loop: loop kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
+  int64_t residual_out_stride, const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+  const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_loop(
-    const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr,
-    int64_t residual_out_stride, const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride,
-    const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+AVO_INLINE void add_rms_norm_backward_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     C t1 = C(0);
@@ -74,11 +71,6 @@ AVO_INLINE void add_rms_norm_backward_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_y_ptr, int64_t grad_y_stride, \
-      const avo::X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
-      const avo::X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
-      const avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::add_rms_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, grad_residual_out_ptr, grad_residual_out_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -1,58 +1,48 @@
-// avo::bias_dropout_add_rows_forward_bias: pointwise kernel. Written by the generator from definitions/; do not edit.
-// residual + dropout(x + bias); dropout(x) = x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
+// Generated, do not edit. avo::bias_dropout_add_rows_forward_bias: pointwise kernel; formula: bias_dropout_add_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ residual_ptr, int64_t residual_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const W* __restrict__ bias_ptr, const int64_t* __restrict__ seed_ptr, X* __restrict__ y_ptr, \
+  int64_t y_stride, avo::compute_t<X> p_, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_dropout_add_rows_forward_bias(
-    const X* __restrict__ residual_ptr, int64_t residual_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const W* __restrict__ bias_ptr, const int64_t* __restrict__ seed_ptr, X* __restrict__ y_ptr,
-    int64_t y_stride, compute_t<X> p_, int64_t M, int64_t N) {
+AVO_INLINE void bias_dropout_add_rows_forward_bias(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(residual_ptr, residual_stride) && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
     Vec<W, V> bias_vec[kAhead ? P : 1];
     if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&residual_to)[P], Vec<X, V> (&x_to)[P], int64_t& seed_to) {
       if (row < M) {
         tile.load(residual_to, residual_ptr + row * residual_stride);
         tile.load(x_to, x_ptr + row * x_stride);
         seed_to = seed_ptr[row];
       } else {
-        clear(residual_to);
-        clear(x_to);
+        clear(residual_to, x_to);
         seed_to = int64_t(0);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> residual_next[P];
-    Vec<X, V> x_next[P];
+    Vec<X, V> residual_next[P], x_next[P];
     int64_t seed_next;
-    if constexpr (kAhead) fetch(first + own, residual_next, x_next, seed_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, residual_next, x_next, seed_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> residual_vec[P];
-      Vec<X, V> x_vec[P];
+      Vec<X, V> residual_vec[P], x_vec[P];
       int64_t seed;
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) residual_vec[p] = residual_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+        copy(residual_vec, residual_next);
+        copy(x_vec, x_next);
         seed = seed_next;
-        fetch(row + step, residual_next, x_next, seed_next);
+        fetch(row + rows.step, residual_next, x_next, seed_next);
       } else {
         fetch(row, residual_vec, x_vec, seed);
       }
@@ -80,9 +70,6 @@ AVO_INLINE void bias_dropout_add_rows_forward_bias(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ residual_ptr, int64_t residual_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::W* __restrict__ bias_ptr, const int64_t* __restrict__ seed_ptr, \
-      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X> p_, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::bias_dropout_add_rows_forward_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(residual_ptr, residual_stride, x_ptr, x_stride, bias_ptr, seed_ptr, y_ptr, y_stride, p_, M, N); \
   }

@@ -1,14 +1,14 @@
-// avo::bias_gelu_backward_to_bias_finish: adds the partial sums of the blocks. Written by the generator from definitions/; do not edit.
-// gelu(x + bias): h * Phi(h) = h/2 * erfc(-h/sqrt(2)); 'tanh': h/2 * (1 + tanh(sqrt(2/pi) * (h + 0.044715
-//   h^3))); h = x + bias
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+// Generated, do not edit. avo::bias_gelu_backward_to_bias_finish: finish kernel; formula: bias_gelu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(C, W) \
+  const C* __restrict__ partials, int groups, int64_t N, W* __restrict__ grad_bias_ptr
 
 namespace avo {
 
+// Adds the partial sums of the blocks.
 template <class C, class W, int kBlock>
-AVO_INLINE void bias_gelu_backward_to_bias_finish(
-    const C* __restrict__ partials, int groups, int64_t N, W* __restrict__ grad_bias_ptr) {
+AVO_INLINE void bias_gelu_backward_to_bias_finish(AVO_PARAMETERS(C, W)) {
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;
   const bool exists = column < N;
   wait_for_previous_kernel();
@@ -21,7 +21,6 @@ AVO_INLINE void bias_gelu_backward_to_bias_finish(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, C, W) \
-  extern "C" __global__ void __launch_bounds__(BLOCK) NAME( \
-      const avo::C* __restrict__ partials, int groups, int64_t N, avo::W* __restrict__ grad_bias_ptr) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(AVO_PARAMETERS(avo::C, avo::W)) { \
     avo::bias_gelu_backward_to_bias_finish<avo::C, avo::W, BLOCK>(partials, groups, N, grad_bias_ptr); \
   }

@@ -1,18 +1,17 @@
-// avo::bias_silu_backward_to_bias: column kernel. Written by the generator from definitions/; do not edit.
-// h * sigmoid(h), h = x + bias
-// Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
+// Generated, do not edit. avo::bias_silu_backward_to_bias: column kernel; formula: bias_silu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const W* __restrict__ bias_ptr, avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_silu_backward_to_bias(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const W* __restrict__ bias_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+AVO_INLINE void bias_silu_backward_to_bias(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride);
@@ -21,33 +20,25 @@ AVO_INLINE void bias_silu_backward_to_bias(
     Vec<W, V> bias_vec[P];
     tile.load_columns(bias_vec, bias_ptr);
     C sum_grad_bias[P][V] = {};
-    const int64_t step = int64_t(gridDim.y) * R;
-    const int64_t first = int64_t(blockIdx.y) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.y, gridDim.y);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
-        clear(x_to);
-        clear(grad_to);
+        clear(x_to, grad_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> x_next[P];
-    Vec<X, V> grad_next[P];
-    if constexpr (kAhead) fetch(first + own, x_next, grad_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> x_next[P], grad_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, grad_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> x_vec[P];
-      Vec<X, V> grad_vec[P];
+      Vec<X, V> x_vec[P], grad_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-        fetch(row + step, x_next, grad_next);
+        copy(x_vec, x_next);
+        copy(grad_vec, grad_next);
+        fetch(row + rows.step, x_next, grad_next);
       } else {
         fetch(row, x_vec, grad_vec);
       }
@@ -62,8 +53,8 @@ AVO_INLINE void bias_silu_backward_to_bias(
         }
       }
     }
-    __shared__ C shared[R > 1 ? T * P * V : 1];
-    write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+    __shared__ C shared[rows.kRows > 1 ? T * P * V : 1];
+    write_partial<rows.kRows>(tile, sum_grad_bias, shared, partials + rows.block * N);
   };
   if (whole)
     body(WholeTile<T, P, V>(thread, column, N));
@@ -74,9 +65,6 @@ AVO_INLINE void bias_silu_backward_to_bias(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::W* __restrict__ bias_ptr, \
-      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::bias_silu_backward_to_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, partials, M, N); \
   }

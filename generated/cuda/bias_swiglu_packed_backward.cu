@@ -1,21 +1,20 @@
-// avo::bias_swiglu_packed_backward: column kernel. Written by the generator from definitions/; do not edit.
-// gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+// Generated, do not edit. avo::bias_swiglu_packed_backward: column kernel; formula: bias_swiglu_packed_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const X* __restrict__ gate_ptr, int64_t gate_stride, const W* __restrict__ up_bias_ptr, \
+  const W* __restrict__ gate_bias_ptr, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, \
+  X* __restrict__ grad_up_ptr, int64_t grad_up_stride, avo::compute_t<X>* __restrict__ partials, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_swiglu_packed_backward(
-    const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const X* __restrict__ gate_ptr, int64_t gate_stride, const W* __restrict__ up_bias_ptr,
-    const W* __restrict__ gate_bias_ptr, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride,
-    X* __restrict__ grad_up_ptr, int64_t grad_up_stride, compute_t<X>* __restrict__ partials, int64_t M,
-    int64_t N) {
+AVO_INLINE void bias_swiglu_packed_backward(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, up_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_gate_ptr, grad_gate_stride) && starts_at_chunk(grad_up_ptr, grad_up_stride);
@@ -27,39 +26,27 @@ AVO_INLINE void bias_swiglu_packed_backward(
     tile.load_columns(gate_bias_vec, gate_bias_ptr);
     C sum_grad_gate_bias[P][V] = {};
     C sum_grad_up_bias[P][V] = {};
-    const int64_t step = int64_t(gridDim.y) * R;
-    const int64_t first = int64_t(blockIdx.y) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.y, gridDim.y);
     const auto fetch = [&](int64_t row, Vec<X, V> (&up_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&gate_to)[P]) {
       if (row < M) {
         tile.load(up_to, up_ptr + row * up_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
         tile.load(gate_to, gate_ptr + row * gate_stride);
       } else {
-        clear(up_to);
-        clear(grad_to);
-        clear(gate_to);
+        clear(up_to, grad_to, gate_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> up_next[P];
-    Vec<X, V> grad_next[P];
-    Vec<X, V> gate_next[P];
-    if constexpr (kAhead) fetch(first + own, up_next, grad_next, gate_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> up_next[P], grad_next[P], gate_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, up_next, grad_next, gate_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> up_vec[P];
-      Vec<X, V> grad_vec[P];
-      Vec<X, V> gate_vec[P];
+      Vec<X, V> up_vec[P], grad_vec[P], gate_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) up_vec[p] = up_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-        fetch(row + step, up_next, grad_next, gate_next);
+        copy(up_vec, up_next);
+        copy(grad_vec, grad_next);
+        copy(gate_vec, gate_next);
+        fetch(row + rows.step, up_next, grad_next, gate_next);
       } else {
         fetch(row, up_vec, grad_vec, gate_vec);
       }
@@ -84,9 +71,9 @@ AVO_INLINE void bias_swiglu_packed_backward(
         tile.store(grad_up_ptr + row * grad_up_stride, p, grad_up_out, live);
       }
     }
-    __shared__ C shared[R > 1 ? T * P * V : 1];
-    write_partial<R>(tile, sum_grad_gate_bias, shared, partials + (int64_t(blockIdx.y) * 2 + 0) * N);
-    write_partial<R>(tile, sum_grad_up_bias, shared, partials + (int64_t(blockIdx.y) * 2 + 1) * N);
+    __shared__ C shared[rows.kRows > 1 ? T * P * V : 1];
+    write_partial<rows.kRows>(tile, sum_grad_gate_bias, shared, partials + (rows.block * 2 + 0) * N);
+    write_partial<rows.kRows>(tile, sum_grad_up_bias, shared, partials + (rows.block * 2 + 1) * N);
   };
   if (whole)
     body(WholeTile<T, P, V>(thread, column, N));
@@ -97,11 +84,6 @@ AVO_INLINE void bias_swiglu_packed_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ up_ptr, int64_t up_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::X* __restrict__ gate_ptr, int64_t gate_stride, \
-      const avo::W* __restrict__ up_bias_ptr, const avo::W* __restrict__ gate_bias_ptr, \
-      avo::X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, avo::X* __restrict__ grad_up_ptr, \
-      int64_t grad_up_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::bias_swiglu_packed_backward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(up_ptr, up_stride, grad_ptr, grad_stride, gate_ptr, gate_stride, up_bias_ptr, gate_bias_ptr, grad_gate_ptr, grad_gate_stride, grad_up_ptr, grad_up_stride, partials, M, N); \
   }

@@ -1,19 +1,20 @@
-// avo::bias_swiglu_packed_forward: pointwise kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::bias_swiglu_packed_forward: pointwise kernel
 // gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
+  const W* __restrict__ up_bias_ptr, const W* __restrict__ gate_bias_ptr, X* __restrict__ y_ptr, \
+  int64_t y_stride, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_swiglu_packed_forward(
-    const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ gate_ptr, int64_t gate_stride,
-    const W* __restrict__ up_bias_ptr, const W* __restrict__ gate_bias_ptr, X* __restrict__ y_ptr,
-    int64_t y_stride, int64_t M, int64_t N) {
+AVO_INLINE void bias_swiglu_packed_forward(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, up_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(y_ptr, y_stride);
@@ -22,33 +23,25 @@ AVO_INLINE void bias_swiglu_packed_forward(
     if constexpr (kAhead) tile.load_columns(up_bias_vec, up_bias_ptr);
     Vec<W, V> gate_bias_vec[kAhead ? P : 1];
     if constexpr (kAhead) tile.load_columns(gate_bias_vec, gate_bias_ptr);
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&up_to)[P], Vec<X, V> (&gate_to)[P]) {
       if (row < M) {
         tile.load(up_to, up_ptr + row * up_stride);
         tile.load(gate_to, gate_ptr + row * gate_stride);
       } else {
-        clear(up_to);
-        clear(gate_to);
+        clear(up_to, gate_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> up_next[P];
-    Vec<X, V> gate_next[P];
-    if constexpr (kAhead) fetch(first + own, up_next, gate_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> up_next[P], gate_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, up_next, gate_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> up_vec[P];
-      Vec<X, V> gate_vec[P];
+      Vec<X, V> up_vec[P], gate_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) up_vec[p] = up_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-        fetch(row + step, up_next, gate_next);
+        copy(up_vec, up_next);
+        copy(gate_vec, gate_next);
+        fetch(row + rows.step, up_next, gate_next);
       } else {
         fetch(row, up_vec, gate_vec);
       }
@@ -76,10 +69,6 @@ AVO_INLINE void bias_swiglu_packed_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ up_ptr, int64_t up_stride, const avo::X* __restrict__ gate_ptr, \
-      int64_t gate_stride, const avo::W* __restrict__ up_bias_ptr, \
-      const avo::W* __restrict__ gate_bias_ptr, avo::X* __restrict__ y_ptr, int64_t y_stride, int64_t M, \
-      int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::bias_swiglu_packed_forward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(up_ptr, up_stride, gate_ptr, gate_stride, up_bias_ptr, gate_bias_ptr, y_ptr, y_stride, M, N); \
   }

@@ -1,26 +1,23 @@
-// avo::binary_cross_entropy_with_logits_rows_forward_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// sum(log(1 + exp(x)) - x target) over the last dim
-// Source: torch.nn.functional.binary_cross_entropy_with_logits
+// Generated, do not edit. avo::binary_cross_entropy_with_logits_rows_forward_loop: loop kernel; formula: binary_cross_entropy_with_logits_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride, \
+  avo::compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void binary_cross_entropy_with_logits_rows_forward_loop(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride,
-    compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N) {
+AVO_INLINE void binary_cross_entropy_with_logits_rows_forward_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -48,8 +45,6 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_forward_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ target_ptr, \
-      int64_t target_stride, avo::compute_t<avo::X>* __restrict__ loss_ptr, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::binary_cross_entropy_with_logits_rows_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, target_stride, loss_ptr, M, N); \
   }

@@ -1,30 +1,25 @@
-// avo::cross_entropy_rows_backward_yes: pointwise kernel. Written by the generator from definitions/; do not edit.
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
+// Generated, do not edit. avo::cross_entropy_rows_backward_yes: pointwise kernel; formula: cross_entropy_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
+  const avo::compute_t<X>* __restrict__ grad_ptr, const avo::compute_t<X>* __restrict__ largest_ptr, \
+  const avo::compute_t<X>* __restrict__ total_ptr, const avo::compute_t<X>* __restrict__ log_sum_exp_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X> ignore_index, avo::compute_t<X> z_loss, \
+  avo::compute_t<X> label_smoothing, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void cross_entropy_rows_backward_yes(
-    const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr,
-    const compute_t<X>* __restrict__ grad_ptr, const compute_t<X>* __restrict__ largest_ptr,
-    const compute_t<X>* __restrict__ total_ptr, const compute_t<X>* __restrict__ log_sum_exp_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> z_loss,
-    compute_t<X> label_smoothing, int64_t M, int64_t N) {
+AVO_INLINE void cross_entropy_rows_backward_yes(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
@@ -42,32 +37,24 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
         log_sum_exp_to = C(0);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> x_next[P];
+    C grad_next, largest_next, total_next, log_sum_exp_next;
     int64_t target_next;
-    C grad_next;
-    C largest_next;
-    C total_next;
-    C log_sum_exp_next;
-    if constexpr (kAhead) fetch(first + own, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> x_vec[P];
+      C grad, largest, total_, log_sum_exp;
       int64_t target;
-      C grad;
-      C largest;
-      C total_;
-      C log_sum_exp;
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+        copy(x_vec, x_next);
         target = target_next;
         grad = grad_next;
         largest = largest_next;
         total_ = total_next;
         log_sum_exp = log_sum_exp_next;
-        fetch(row + step, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next);
+        fetch(row + rows.step, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next);
       } else {
         fetch(row, x_vec, target, grad, largest, total_, log_sum_exp);
       }
@@ -102,13 +89,6 @@ AVO_INLINE void cross_entropy_rows_backward_yes(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ grad_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ largest_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ total_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ log_sum_exp_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::compute_t<avo::X> ignore_index, avo::compute_t<avo::X> z_loss, \
-      avo::compute_t<avo::X> label_smoothing, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::cross_entropy_rows_backward_yes<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, label_smoothing, M, N); \
   }

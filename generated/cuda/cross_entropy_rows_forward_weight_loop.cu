@@ -1,31 +1,26 @@
-// avo::cross_entropy_rows_forward_weight_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// (1 - s) w[t] (lse(x) - x[t]) + s / N sum(w (lse(x) - x)) + z lse(x)^2, 0 where t is ignore_index; lse(x) =
-//   max(x) + log(sum(exp(x - max(x)))), s the label smoothing, z the z-loss
-// Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
-//   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
+// Generated, do not edit. avo::cross_entropy_rows_forward_weight_loop: loop kernel; formula: cross_entropy_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
+  const int64_t* __restrict__ target_ptr, avo::compute_t<X>* __restrict__ loss_ptr, \
+  avo::compute_t<X>* __restrict__ largest_ptr, avo::compute_t<X>* __restrict__ total_ptr, \
+  avo::compute_t<X>* __restrict__ log_sum_exp_ptr, avo::compute_t<X>* __restrict__ statistic2_ptr, \
+  avo::compute_t<X> ignore_index, avo::compute_t<X> z_loss, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void cross_entropy_rows_forward_weight_loop(
-    const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr,
-    const int64_t* __restrict__ target_ptr, compute_t<X>* __restrict__ loss_ptr,
-    compute_t<X>* __restrict__ largest_ptr, compute_t<X>* __restrict__ total_ptr,
-    compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X>* __restrict__ statistic2_ptr,
-    compute_t<X> ignore_index, compute_t<X> z_loss, int64_t M, int64_t N) {
+AVO_INLINE void cross_entropy_rows_forward_weight_loop(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     const int64_t target = live ? target_ptr[row] : int64_t(0);
     const auto t1 = m_eq(C(target), ignore_index);
@@ -83,12 +78,6 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
-      const int64_t* __restrict__ target_ptr, avo::compute_t<avo::X>* __restrict__ loss_ptr, \
-      avo::compute_t<avo::X>* __restrict__ largest_ptr, avo::compute_t<avo::X>* __restrict__ total_ptr, \
-      avo::compute_t<avo::X>* __restrict__ log_sum_exp_ptr, \
-      avo::compute_t<avo::X>* __restrict__ statistic2_ptr, avo::compute_t<avo::X> ignore_index, \
-      avo::compute_t<avo::X> z_loss, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::cross_entropy_rows_forward_weight_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, M, N); \
   }

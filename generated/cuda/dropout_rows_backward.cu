@@ -1,26 +1,22 @@
-// avo::dropout_rows_backward: pointwise kernel. Written by the generator from definitions/; do not edit.
-// x / (1 - p) where Philox(seed of the row, column) >= p, else 0
-// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
-//   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
+// Generated, do not edit. avo::dropout_rows_backward: pointwise kernel; formula: dropout_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, const int64_t* __restrict__ seed_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X> p_, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void dropout_rows_backward(
-    const X* __restrict__ grad_ptr, int64_t grad_stride, const int64_t* __restrict__ seed_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> p_, int64_t M, int64_t N) {
+AVO_INLINE void dropout_rows_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], int64_t& seed_to) {
       if (row < M) {
         tile.load(grad_to, grad_ptr + row * grad_stride);
@@ -30,20 +26,18 @@ AVO_INLINE void dropout_rows_backward(
         seed_to = int64_t(0);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> grad_next[P];
     int64_t seed_next;
-    if constexpr (kAhead) fetch(first + own, grad_next, seed_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, grad_next, seed_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> grad_vec[P];
       int64_t seed;
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+        copy(grad_vec, grad_next);
         seed = seed_next;
-        fetch(row + step, grad_next, seed_next);
+        fetch(row + rows.step, grad_next, seed_next);
       } else {
         fetch(row, grad_vec, seed);
       }
@@ -70,9 +64,6 @@ AVO_INLINE void dropout_rows_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const int64_t* __restrict__ seed_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<avo::X> p_, int64_t M, \
-      int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::dropout_rows_backward<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, seed_ptr, grad_x_ptr, grad_x_stride, p_, M, N); \
   }

@@ -1,26 +1,25 @@
-// avo::dropout_rows_forward: pointwise kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::dropout_rows_forward: pointwise kernel
 // x / (1 - p) where Philox(seed of the row, column) >= p, else 0
 // Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
 //   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ seed_ptr, X* __restrict__ y_ptr, \
+  int64_t y_stride, avo::compute_t<X> p_, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void dropout_rows_forward(
-    const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ seed_ptr, X* __restrict__ y_ptr,
-    int64_t y_stride, compute_t<X> p_, int64_t M, int64_t N) {
+AVO_INLINE void dropout_rows_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& seed_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
@@ -30,20 +29,18 @@ AVO_INLINE void dropout_rows_forward(
         seed_to = int64_t(0);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> x_next[P];
     int64_t seed_next;
-    if constexpr (kAhead) fetch(first + own, x_next, seed_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, seed_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> x_vec[P];
       int64_t seed;
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+        copy(x_vec, x_next);
         seed = seed_next;
-        fetch(row + step, x_next, seed_next);
+        fetch(row + rows.step, x_next, seed_next);
       } else {
         fetch(row, x_vec, seed);
       }
@@ -70,8 +67,6 @@ AVO_INLINE void dropout_rows_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ seed_ptr, \
-      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X> p_, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::dropout_rows_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, seed_ptr, y_ptr, y_stride, p_, M, N); \
   }

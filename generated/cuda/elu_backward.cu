@@ -1,14 +1,14 @@
-// avo::elu_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// x if x > 0 else alpha * (exp(x) - 1)
-// Source: Clevert, Unterthiner and Hochreiter, Exponential Linear Units, arXiv:1511.07289
+// Generated, do not edit. avo::elu_backward: flat kernel; formula: elu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, avo::compute_t<X> alpha, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void elu_backward(
-    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, compute_t<X> alpha,
-    int64_t N) {
+AVO_INLINE void elu_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -39,8 +39,6 @@ AVO_INLINE void elu_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, avo::compute_t<avo::X> alpha, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::elu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, alpha, N); \
   }

@@ -1,31 +1,27 @@
-// avo::gated_rms_norm_backward_gate_first_to_x_gate: row kernel. Written by the generator from definitions/; do not edit.
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+// Generated, do not edit. avo::gated_rms_norm_backward_gate_first_to_x_gate: row kernel; formula: gated_rms_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, const W* __restrict__ weight_ptr, \
+  const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate(
-    const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const X* __restrict__ grad_ptr, int64_t grad_stride, const W* __restrict__ weight_ptr,
-    const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
-    X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N) {
+AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&gate_to)[P], Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to) {
     if (row < M) {
       tile.load(gate_to, gate_ptr + row * gate_stride);
@@ -33,34 +29,24 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate(
       tile.load(grad_to, grad_ptr + row * grad_stride);
       rstd_to = rstd_ptr[row];
     } else {
-      clear(gate_to);
-      clear(x_to);
-      clear(grad_to);
+      clear(gate_to, x_to, grad_to);
       rstd_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> gate_next[P];
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
+  Vec<X, V> gate_next[P], x_next[P], grad_next[P];
   C rstd_next;
-  if constexpr (kAhead) fetch(first + own, gate_next, x_next, grad_next, rstd_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  if constexpr (kAhead) fetch(rows.first + rows.own, gate_next, x_next, grad_next, rstd_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> gate_vec[P];
-    Vec<X, V> x_vec[P];
-    Vec<X, V> grad_vec[P];
+    Vec<X, V> gate_vec[P], x_vec[P], grad_vec[P];
     C rstd;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+      copy(gate_vec, gate_next);
+      copy(x_vec, x_next);
+      copy(grad_vec, grad_next);
       rstd = rstd_next;
-      fetch(row + step, gate_next, x_next, grad_next, rstd_next);
+      fetch(row + rows.step, gate_next, x_next, grad_next, rstd_next);
     } else {
       fetch(row, gate_vec, x_vec, grad_vec, rstd);
     }
@@ -94,11 +80,6 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ gate_ptr, int64_t gate_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::X* __restrict__ grad_ptr, int64_t grad_stride, \
-      const avo::W* __restrict__ weight_ptr, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::X* __restrict__ grad_gate_ptr, \
-      int64_t grad_gate_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::gated_rms_norm_backward_gate_first_to_x_gate<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(gate_ptr, gate_stride, x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, grad_gate_ptr, grad_gate_stride, M, N); \
   }

@@ -1,54 +1,46 @@
-// avo::gated_rms_norm_forward: row kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::gated_rms_norm_forward: row kernel
 // rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
 // Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
+  const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, int64_t y_stride, \
+  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void gated_rms_norm_forward(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride,
-    const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, int64_t y_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+AVO_INLINE void gated_rms_norm_forward(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&gate_to)[P]) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
       tile.load(gate_to, gate_ptr + row * gate_stride);
     } else {
-      clear(x_to);
-      clear(gate_to);
+      clear(x_to, gate_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> gate_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next, gate_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> x_next[P], gate_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, gate_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> gate_vec[P];
+    Vec<X, V> x_vec[P], gate_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-      fetch(row + step, x_next, gate_next);
+      copy(x_vec, x_next);
+      copy(gate_vec, gate_next);
+      fetch(row + rows.step, x_next, gate_next);
     } else {
       fetch(row, x_vec, gate_vec);
     }
@@ -78,10 +70,6 @@ AVO_INLINE void gated_rms_norm_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ gate_ptr, \
-      int64_t gate_stride, const avo::W* __restrict__ weight_ptr, avo::X* __restrict__ y_ptr, \
-      int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X> eps, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::gated_rms_norm_forward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, gate_ptr, gate_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, eps, M, N); \
   }

@@ -1,27 +1,24 @@
-// avo::gated_rms_norm_forward_gate_first_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// rms_norm(x) * silu(gate), or rms_norm(x * silu(gate)) where the order is 'gate_first'
-// Source: Dao and Gu, Transformers are SSMs, arXiv:2405.21060, and its published code (RMSNormGated)
+// Generated, do not edit. avo::gated_rms_norm_forward_gate_first_loop: loop kernel; formula: gated_rms_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
+  const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, int64_t y_stride, \
+  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void gated_rms_norm_forward_gate_first_loop(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride,
-    const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, int64_t y_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+AVO_INLINE void gated_rms_norm_forward_gate_first_loop(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     C t1 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -74,10 +71,6 @@ AVO_INLINE void gated_rms_norm_forward_gate_first_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ gate_ptr, \
-      int64_t gate_stride, const avo::W* __restrict__ weight_ptr, avo::X* __restrict__ y_ptr, \
-      int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X> eps, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::gated_rms_norm_forward_gate_first_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, gate_ptr, gate_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, eps, M, N); \
   }

@@ -1,14 +1,14 @@
-// avo::geglu_backward_tanh: flat kernel. Written by the generator from definitions/; do not edit.
-// gelu(gate) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+// Generated, do not edit. avo::geglu_backward_tanh: flat kernel; formula: geglu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr, const X* __restrict__ gate_ptr, \
+  X* __restrict__ grad_gate_ptr, X* __restrict__ grad_up_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void geglu_backward_tanh(
-    const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr, const X* __restrict__ gate_ptr,
-    X* __restrict__ grad_gate_ptr, X* __restrict__ grad_up_ptr, int64_t N) {
+AVO_INLINE void geglu_backward_tanh(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -48,9 +48,6 @@ AVO_INLINE void geglu_backward_tanh(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ up_ptr, const avo::X* __restrict__ grad_ptr, \
-      const avo::X* __restrict__ gate_ptr, avo::X* __restrict__ grad_gate_ptr, \
-      avo::X* __restrict__ grad_up_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::geglu_backward_tanh<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, grad_ptr, gate_ptr, grad_gate_ptr, grad_up_ptr, N); \
   }

@@ -1,56 +1,43 @@
-// avo::geglu_packed_backward: pointwise kernel. Written by the generator from definitions/; do not edit.
-// gelu(gate) * up; gate, up = the halves of the last dim of x
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+// Generated, do not edit. avo::geglu_packed_backward: pointwise kernel; formula: geglu_packed_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const X* __restrict__ gate_ptr, int64_t gate_stride, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, \
+  X* __restrict__ grad_up_ptr, int64_t grad_up_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void geglu_packed_backward(
-    const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const X* __restrict__ gate_ptr, int64_t gate_stride, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride,
-    X* __restrict__ grad_up_ptr, int64_t grad_up_stride, int64_t M, int64_t N) {
+AVO_INLINE void geglu_packed_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, up_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_gate_ptr, grad_gate_stride) && starts_at_chunk(grad_up_ptr, grad_up_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&up_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&gate_to)[P]) {
       if (row < M) {
         tile.load(up_to, up_ptr + row * up_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
         tile.load(gate_to, gate_ptr + row * gate_stride);
       } else {
-        clear(up_to);
-        clear(grad_to);
-        clear(gate_to);
+        clear(up_to, grad_to, gate_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> up_next[P];
-    Vec<X, V> grad_next[P];
-    Vec<X, V> gate_next[P];
-    if constexpr (kAhead) fetch(first + own, up_next, grad_next, gate_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> up_next[P], grad_next[P], gate_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, up_next, grad_next, gate_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> up_vec[P];
-      Vec<X, V> grad_vec[P];
-      Vec<X, V> gate_vec[P];
+      Vec<X, V> up_vec[P], grad_vec[P], gate_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) up_vec[p] = up_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-        fetch(row + step, up_next, grad_next, gate_next);
+        copy(up_vec, up_next);
+        copy(grad_vec, grad_next);
+        copy(gate_vec, gate_next);
+        fetch(row + rows.step, up_next, grad_next, gate_next);
       } else {
         fetch(row, up_vec, grad_vec, gate_vec);
       }
@@ -79,10 +66,6 @@ AVO_INLINE void geglu_packed_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ up_ptr, int64_t up_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::X* __restrict__ gate_ptr, int64_t gate_stride, \
-      avo::X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, avo::X* __restrict__ grad_up_ptr, \
-      int64_t grad_up_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::geglu_packed_backward<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, up_stride, grad_ptr, grad_stride, gate_ptr, gate_stride, grad_gate_ptr, grad_gate_stride, grad_up_ptr, grad_up_stride, M, N); \
   }

@@ -1,13 +1,13 @@
-// avo::gelu_forward_tanh: flat kernel. Written by the generator from definitions/; do not edit.
-// x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
-// Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
+// Generated, do not edit. avo::gelu_forward_tanh: flat kernel; formula: gelu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void gelu_forward_tanh(
-    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+AVO_INLINE void gelu_forward_tanh(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -37,7 +37,6 @@ AVO_INLINE void gelu_forward_tanh(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::gelu_forward_tanh<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
   }

@@ -1,56 +1,43 @@
-// avo::glu_backward: pointwise kernel. Written by the generator from definitions/; do not edit.
-// a * sigmoid(b); a, b = the halves of x along dim
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
+// Generated, do not edit. avo::glu_backward: pointwise kernel; formula: glu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const X* __restrict__ half_ptr, int64_t half_stride, X* __restrict__ grad_half_ptr, int64_t grad_half_stride, \
+  X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void glu_backward(
-    const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const X* __restrict__ half_ptr, int64_t half_stride, X* __restrict__ grad_half_ptr, int64_t grad_half_stride,
-    X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N) {
+AVO_INLINE void glu_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(half_ptr, half_stride) && starts_at_chunk(grad_half_ptr, grad_half_stride) && starts_at_chunk(grad_gate_ptr, grad_gate_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&gate_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&half_to)[P]) {
       if (row < M) {
         tile.load(gate_to, gate_ptr + row * gate_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
         tile.load(half_to, half_ptr + row * half_stride);
       } else {
-        clear(gate_to);
-        clear(grad_to);
-        clear(half_to);
+        clear(gate_to, grad_to, half_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> gate_next[P];
-    Vec<X, V> grad_next[P];
-    Vec<X, V> half_next[P];
-    if constexpr (kAhead) fetch(first + own, gate_next, grad_next, half_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> gate_next[P], grad_next[P], half_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, gate_next, grad_next, half_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> gate_vec[P];
-      Vec<X, V> grad_vec[P];
-      Vec<X, V> half_vec[P];
+      Vec<X, V> gate_vec[P], grad_vec[P], half_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) half_vec[p] = half_next[p];
-        fetch(row + step, gate_next, grad_next, half_next);
+        copy(gate_vec, gate_next);
+        copy(grad_vec, grad_next);
+        copy(half_vec, half_next);
+        fetch(row + rows.step, gate_next, grad_next, half_next);
       } else {
         fetch(row, gate_vec, grad_vec, half_vec);
       }
@@ -79,10 +66,6 @@ AVO_INLINE void glu_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ gate_ptr, int64_t gate_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::X* __restrict__ half_ptr, int64_t half_stride, \
-      avo::X* __restrict__ grad_half_ptr, int64_t grad_half_stride, avo::X* __restrict__ grad_gate_ptr, \
-      int64_t grad_gate_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::glu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, gate_stride, grad_ptr, grad_stride, half_ptr, half_stride, grad_half_ptr, grad_half_stride, grad_gate_ptr, grad_gate_stride, M, N); \
   }

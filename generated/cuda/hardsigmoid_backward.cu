@@ -1,13 +1,13 @@
-// avo::hardsigmoid_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// min(max(x + 3, 0), 6) / 6
-// Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
+// Generated, do not edit. avo::hardsigmoid_backward: flat kernel; formula: hardsigmoid_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void hardsigmoid_backward(
-    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+AVO_INLINE void hardsigmoid_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -37,8 +37,6 @@ AVO_INLINE void hardsigmoid_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::hardsigmoid_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

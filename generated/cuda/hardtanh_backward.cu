@@ -1,14 +1,14 @@
-// avo::hardtanh_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// min(max(x, min_val), max_val)
-// Source: Collobert, Large Scale Machine Learning, thesis, Université Paris 6, 2004
+// Generated, do not edit. avo::hardtanh_backward: flat kernel; formula: hardtanh_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, \
+  avo::compute_t<X> min_val, avo::compute_t<X> max_val, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void hardtanh_backward(
-    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr,
-    compute_t<X> min_val, compute_t<X> max_val, int64_t N) {
+AVO_INLINE void hardtanh_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -38,9 +38,6 @@ AVO_INLINE void hardtanh_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, avo::compute_t<avo::X> min_val, avo::compute_t<avo::X> max_val, \
-      int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::hardtanh_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, min_val, max_val, N); \
   }

@@ -1,13 +1,15 @@
-// avo::hardtanh_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::hardtanh_forward: flat kernel
 // min(max(x, min_val), max_val)
 // Source: Collobert, Large Scale Machine Learning, thesis, Université Paris 6, 2004
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, X* __restrict__ y_ptr, avo::compute_t<X> max_val, avo::compute_t<X> min_val, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void hardtanh_forward(
-    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, compute_t<X> max_val, compute_t<X> min_val, int64_t N) {
+AVO_INLINE void hardtanh_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -35,8 +37,6 @@ AVO_INLINE void hardtanh_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, avo::compute_t<avo::X> max_val, \
-      avo::compute_t<avo::X> min_val, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::hardtanh_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, max_val, min_val, N); \
   }

@@ -1,50 +1,42 @@
-// avo::huber_loss_rows_forward: row kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::huber_loss_rows_forward: row kernel
 // sum of d^2 / 2 where d = |x - target| <= delta, delta (d - delta / 2) beyond, over the last dim
 // Source: Huber, Robust Estimation of a Location Parameter, Ann. Math. Statist. 35 (1964), 73-101
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride, \
+  avo::compute_t<X>* __restrict__ loss_ptr, avo::compute_t<X> delta, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void huber_loss_rows_forward(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride,
-    compute_t<X>* __restrict__ loss_ptr, compute_t<X> delta, int64_t M, int64_t N) {
+AVO_INLINE void huber_loss_rows_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&target_to)[P]) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
       tile.load(target_to, target_ptr + row * target_stride);
     } else {
-      clear(x_to);
-      clear(target_to);
+      clear(x_to, target_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> target_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next, target_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> x_next[P], target_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> target_vec[P];
+    Vec<X, V> x_vec[P], target_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) target_vec[p] = target_next[p];
-      fetch(row + step, x_next, target_next);
+      copy(x_vec, x_next);
+      copy(target_vec, target_next);
+      fetch(row + rows.step, x_next, target_next);
     } else {
       fetch(row, x_vec, target_vec);
     }
@@ -62,9 +54,6 @@ AVO_INLINE void huber_loss_rows_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ target_ptr, \
-      int64_t target_stride, avo::compute_t<avo::X>* __restrict__ loss_ptr, avo::compute_t<avo::X> delta, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::huber_loss_rows_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, target_stride, loss_ptr, delta, M, N); \
   }

@@ -1,55 +1,46 @@
-// avo::kl_div_rows_backward_yes: pointwise kernel. Written by the generator from definitions/; do not edit.
-// sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
-// Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
+// Generated, do not edit. avo::kl_div_rows_backward_yes: pointwise kernel; formula: kl_div_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const avo::compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  X* __restrict__ grad_target_ptr, int64_t grad_target_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void kl_div_rows_backward_yes(
-    const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
-    X* __restrict__ grad_target_ptr, int64_t grad_target_stride, int64_t M, int64_t N) {
+AVO_INLINE void kl_div_rows_backward_yes(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(target_ptr, target_stride) && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride) && starts_at_chunk(grad_target_ptr, grad_target_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], Vec<X, V> (&x_to)[P], C& grad_to) {
       if (row < M) {
         tile.load(target_to, target_ptr + row * target_stride);
         tile.load(x_to, x_ptr + row * x_stride);
         grad_to = grad_ptr[row];
       } else {
-        clear(target_to);
-        clear(x_to);
+        clear(target_to, x_to);
         grad_to = C(0);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> target_next[P];
-    Vec<X, V> x_next[P];
+    Vec<X, V> target_next[P], x_next[P];
     C grad_next;
-    if constexpr (kAhead) fetch(first + own, target_next, x_next, grad_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, target_next, x_next, grad_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> target_vec[P];
-      Vec<X, V> x_vec[P];
+      Vec<X, V> target_vec[P], x_vec[P];
       C grad;
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) target_vec[p] = target_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+        copy(target_vec, target_next);
+        copy(x_vec, x_next);
         grad = grad_next;
-        fetch(row + step, target_next, x_next, grad_next);
+        fetch(row + rows.step, target_next, x_next, grad_next);
       } else {
         fetch(row, target_vec, x_vec, grad);
       }
@@ -78,10 +69,6 @@ AVO_INLINE void kl_div_rows_backward_yes(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ target_ptr, int64_t target_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::X* __restrict__ grad_target_ptr, \
-      int64_t grad_target_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::kl_div_rows_backward_yes<avo::X, BLOCK, T, P, N_, AHEAD>(target_ptr, target_stride, x_ptr, x_stride, grad_ptr, grad_x_ptr, grad_x_stride, grad_target_ptr, grad_target_stride, M, N); \
   }

@@ -1,50 +1,42 @@
-// avo::kl_div_rows_forward: row kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::kl_div_rows_forward: row kernel
 // sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
 // Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  avo::compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void kl_div_rows_forward(
-    const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N) {
+AVO_INLINE void kl_div_rows_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], Vec<X, V> (&x_to)[P]) {
     if (row < M) {
       tile.load(target_to, target_ptr + row * target_stride);
       tile.load(x_to, x_ptr + row * x_stride);
     } else {
-      clear(target_to);
-      clear(x_to);
+      clear(target_to, x_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> target_next[P];
-  Vec<X, V> x_next[P];
-  if constexpr (kAhead) fetch(first + own, target_next, x_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> target_next[P], x_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, target_next, x_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> target_vec[P];
-    Vec<X, V> x_vec[P];
+    Vec<X, V> target_vec[P], x_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) target_vec[p] = target_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-      fetch(row + step, target_next, x_next);
+      copy(target_vec, target_next);
+      copy(x_vec, x_next);
+      fetch(row + rows.step, target_next, x_next);
     } else {
       fetch(row, target_vec, x_vec);
     }
@@ -61,8 +53,6 @@ AVO_INLINE void kl_div_rows_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ target_ptr, int64_t target_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, avo::compute_t<avo::X>* __restrict__ loss_ptr, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::kl_div_rows_forward<avo::X, BLOCK, T, P, N_, AHEAD>(target_ptr, target_stride, x_ptr, x_stride, loss_ptr, M, N); \
   }

@@ -1,26 +1,23 @@
-// avo::layer_norm_backward_bias_to_bias: column kernel. Written by the generator from definitions/; do not edit.
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+// Generated, do not edit. avo::layer_norm_backward_bias_to_bias: column kernel; formula: layer_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, avo::compute_t<X>* __restrict__ partials, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_backward_bias_to_bias(
-    const X* __restrict__ grad_ptr, int64_t grad_stride, compute_t<X>* __restrict__ partials, int64_t M,
-    int64_t N) {
+AVO_INLINE void layer_norm_backward_bias_to_bias(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, grad_stride);
   const auto body = [&](const auto& tile) {
     let_next_kernel_begin();
     C sum_grad_bias[P][V] = {};
-    const int64_t step = int64_t(gridDim.y) * R;
-    const int64_t first = int64_t(blockIdx.y) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.y, gridDim.y);
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
         tile.load(grad_to, grad_ptr + row * grad_stride);
@@ -28,17 +25,15 @@ AVO_INLINE void layer_norm_backward_bias_to_bias(
         clear(grad_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> grad_next[P];
-    if constexpr (kAhead) fetch(first + own, grad_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, grad_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> grad_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-        fetch(row + step, grad_next);
+        copy(grad_vec, grad_next);
+        fetch(row + rows.step, grad_next);
       } else {
         fetch(row, grad_vec);
       }
@@ -51,8 +46,8 @@ AVO_INLINE void layer_norm_backward_bias_to_bias(
         }
       }
     }
-    __shared__ C shared[R > 1 ? T * P * V : 1];
-    write_partial<R>(tile, sum_grad_bias, shared, partials + int64_t(blockIdx.y) * N);
+    __shared__ C shared[rows.kRows > 1 ? T * P * V : 1];
+    write_partial<rows.kRows>(tile, sum_grad_bias, shared, partials + rows.block * N);
   };
   if (whole)
     body(WholeTile<T, P, V>(thread, column, N));
@@ -63,8 +58,6 @@ AVO_INLINE void layer_norm_backward_bias_to_bias(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, \
-      avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::layer_norm_backward_bias_to_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, partials, M, N); \
   }

@@ -1,27 +1,24 @@
-// avo::layer_norm_backward_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+// Generated, do not edit. avo::layer_norm_backward_loop: loop kernel; formula: layer_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const avo::compute_t<X>* __restrict__ rstd_ptr, const avo::compute_t<X>* __restrict__ mean_ptr, \
+  const avo::compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_backward_loop(
-    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr,
-    const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+AVO_INLINE void layer_norm_backward_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
@@ -76,11 +73,6 @@ AVO_INLINE void layer_norm_backward_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::layer_norm_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -1,20 +1,18 @@
-// avo::layer_norm_backward_weight: row kernel. Written by the generator from definitions/; do not edit.
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+// Generated, do not edit. avo::layer_norm_backward_weight: row kernel; formula: layer_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const W* __restrict__ weight_ptr, const avo::compute_t<X>* __restrict__ rstd_ptr, \
+  const avo::compute_t<X>* __restrict__ mean_ptr, const avo::compute_t<X>* __restrict__ residue_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_backward_weight(
-    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N) {
+AVO_INLINE void layer_norm_backward_weight(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
@@ -23,10 +21,8 @@ AVO_INLINE void layer_norm_backward_weight(
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(grad_to, grad_ptr + row * grad_stride);
@@ -35,37 +31,27 @@ AVO_INLINE void layer_norm_backward_weight(
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
     } else {
-      clear(grad_to);
-      clear(x_to);
+      clear(grad_to, x_to);
       rstd_to = C(0);
       mean_to = C(0);
       residue_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> grad_next[P];
-  Vec<X, V> x_next[P];
-  C rstd_next;
-  C mean_next;
-  C residue_next;
-  if constexpr (kAhead) fetch(first + own, grad_next, x_next, rstd_next, mean_next, residue_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> grad_next[P], x_next[P];
+  C rstd_next, mean_next, residue_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, grad_next, x_next, rstd_next, mean_next, residue_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> grad_vec[P];
-    Vec<X, V> x_vec[P];
-    C rstd;
-    C mean;
-    C residue;
+    Vec<X, V> grad_vec[P], x_vec[P];
+    C rstd, mean, residue;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      copy(grad_vec, grad_next);
+      copy(x_vec, x_next);
       rstd = rstd_next;
       mean = mean_next;
       residue = residue_next;
-      fetch(row + step, grad_next, x_next, rstd_next, mean_next, residue_next);
+      fetch(row + rows.step, grad_next, x_next, rstd_next, mean_next, residue_next);
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
@@ -94,19 +80,13 @@ AVO_INLINE void layer_norm_backward_weight(
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
-  __shared__ C shared[R > 1 ? T * P * V : 1];
-  write_partial<R>(tile, sum_grad_weight, shared, partials + int64_t(blockIdx.x / kBlocks) * N);
+  __shared__ C shared[rows.kRows > 1 ? T * P * V : 1];
+  write_partial<rows.kRows>(tile, sum_grad_weight, shared, partials + rows.block * N);
 }
 
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ partials, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::layer_norm_backward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, x_ptr, x_stride, weight_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
   }

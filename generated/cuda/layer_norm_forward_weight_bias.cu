@@ -1,20 +1,18 @@
-// avo::layer_norm_forward_weight_bias: row kernel. Written by the generator from definitions/; do not edit.
-// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, var with divisor N
-// Source: Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450
+// Generated, do not edit. avo::layer_norm_forward_weight_bias: row kernel; formula: layer_norm_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X, W) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
+  const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X>* __restrict__ rstd_ptr, \
+  avo::compute_t<X>* __restrict__ mean_ptr, avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_forward_weight_bias(
-    const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr,
-    const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr,
-    compute_t<X>* __restrict__ mean_ptr, compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M,
-    int64_t N) {
+AVO_INLINE void layer_norm_forward_weight_bias(AVO_PARAMETERS(X, W)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
@@ -23,10 +21,8 @@ AVO_INLINE void layer_norm_forward_weight_bias(
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
   Vec<W, V> bias_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
@@ -34,17 +30,15 @@ AVO_INLINE void layer_norm_forward_weight_bias(
       clear(x_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
   Vec<X, V> x_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-      fetch(row + step, x_next);
+      copy(x_vec, x_next);
+      fetch(row + rows.step, x_next);
     } else {
       fetch(row, x_vec);
     }
@@ -90,10 +84,6 @@ AVO_INLINE void layer_norm_forward_weight_bias(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::W* __restrict__ weight_ptr, \
-      const avo::W* __restrict__ bias_ptr, avo::X* __restrict__ y_ptr, int64_t y_stride, \
-      avo::compute_t<avo::X>* __restrict__ rstd_ptr, avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
     avo::layer_norm_forward_weight_bias<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

@@ -1,29 +1,25 @@
-// avo::layer_norm_modulate_backward: row kernel. Written by the generator from definitions/; do not edit.
-// layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it
-// Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
+// Generated, do not edit. avo::layer_norm_modulate_backward: row kernel; formula: layer_norm_modulate_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const X* __restrict__ x_ptr, int64_t x_stride, const avo::compute_t<X>* __restrict__ rstd_ptr, \
+  const avo::compute_t<X>* __restrict__ mean_ptr, const avo::compute_t<X>* __restrict__ residue_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, X* __restrict__ grad_scale_ptr, int64_t grad_scale_stride, \
+  X* __restrict__ grad_shift_ptr, int64_t grad_shift_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_modulate_backward(
-    const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const X* __restrict__ x_ptr, int64_t x_stride, const compute_t<X>* __restrict__ rstd_ptr,
-    const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, X* __restrict__ grad_scale_ptr, int64_t grad_scale_stride,
-    X* __restrict__ grad_shift_ptr, int64_t grad_shift_stride, int64_t M, int64_t N) {
+AVO_INLINE void layer_norm_modulate_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&scale_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
       tile.load(scale_to, scale_ptr + row * scale_stride);
@@ -33,42 +29,28 @@ AVO_INLINE void layer_norm_modulate_backward(
       mean_to = mean_ptr[row];
       residue_to = residue_ptr[row];
     } else {
-      clear(scale_to);
-      clear(grad_to);
-      clear(x_to);
+      clear(scale_to, grad_to, x_to);
       rstd_to = C(0);
       mean_to = C(0);
       residue_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> scale_next[P];
-  Vec<X, V> grad_next[P];
-  Vec<X, V> x_next[P];
-  C rstd_next;
-  C mean_next;
-  C residue_next;
-  if constexpr (kAhead) fetch(first + own, scale_next, grad_next, x_next, rstd_next, mean_next, residue_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> scale_next[P], grad_next[P], x_next[P];
+  C rstd_next, mean_next, residue_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, scale_next, grad_next, x_next, rstd_next, mean_next, residue_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> scale_vec[P];
-    Vec<X, V> grad_vec[P];
-    Vec<X, V> x_vec[P];
-    C rstd;
-    C mean;
-    C residue;
+    Vec<X, V> scale_vec[P], grad_vec[P], x_vec[P];
+    C rstd, mean, residue;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) scale_vec[p] = scale_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      copy(scale_vec, scale_next);
+      copy(grad_vec, grad_next);
+      copy(x_vec, x_next);
       rstd = rstd_next;
       mean = mean_next;
       residue = residue_next;
-      fetch(row + step, scale_next, grad_next, x_next, rstd_next, mean_next, residue_next);
+      fetch(row + rows.step, scale_next, grad_next, x_next, rstd_next, mean_next, residue_next);
     } else {
       fetch(row, scale_vec, grad_vec, x_vec, rstd, mean, residue);
     }
@@ -107,13 +89,6 @@ AVO_INLINE void layer_norm_modulate_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ scale_ptr, int64_t scale_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::X* __restrict__ x_ptr, int64_t x_stride, \
-      const avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ mean_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ residue_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::X* __restrict__ grad_scale_ptr, int64_t grad_scale_stride, \
-      avo::X* __restrict__ grad_shift_ptr, int64_t grad_shift_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::layer_norm_modulate_backward<avo::X, BLOCK, T, P, N_, AHEAD>(scale_ptr, scale_stride, grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, grad_scale_ptr, grad_scale_stride, grad_shift_ptr, grad_shift_stride, M, N); \
   }

@@ -1,58 +1,46 @@
-// avo::layer_norm_modulate_forward: row kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::layer_norm_modulate_forward: row kernel
 // layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it
 // Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const X* __restrict__ shift_ptr, int64_t shift_stride, X* __restrict__ y_ptr, int64_t y_stride, \
+  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X>* __restrict__ mean_ptr, \
+  avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_modulate_forward(
-    const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const X* __restrict__ shift_ptr, int64_t shift_stride, X* __restrict__ y_ptr, int64_t y_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&scale_to)[P], Vec<X, V> (&x_to)[P], Vec<X, V> (&shift_to)[P]) {
     if (row < M) {
       tile.load(scale_to, scale_ptr + row * scale_stride);
       tile.load(x_to, x_ptr + row * x_stride);
       tile.load(shift_to, shift_ptr + row * shift_stride);
     } else {
-      clear(scale_to);
-      clear(x_to);
-      clear(shift_to);
+      clear(scale_to, x_to, shift_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> scale_next[P];
-  Vec<X, V> x_next[P];
-  Vec<X, V> shift_next[P];
-  if constexpr (kAhead) fetch(first + own, scale_next, x_next, shift_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> scale_next[P], x_next[P], shift_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, scale_next, x_next, shift_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> scale_vec[P];
-    Vec<X, V> x_vec[P];
-    Vec<X, V> shift_vec[P];
+    Vec<X, V> scale_vec[P], x_vec[P], shift_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) scale_vec[p] = scale_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) shift_vec[p] = shift_next[p];
-      fetch(row + step, scale_next, x_next, shift_next);
+      copy(scale_vec, scale_next);
+      copy(x_vec, x_next);
+      copy(shift_vec, shift_next);
+      fetch(row + rows.step, scale_next, x_next, shift_next);
     } else {
       fetch(row, scale_vec, x_vec, shift_vec);
     }
@@ -95,11 +83,6 @@ AVO_INLINE void layer_norm_modulate_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ scale_ptr, int64_t scale_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::X* __restrict__ shift_ptr, int64_t shift_stride, \
-      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
-      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::layer_norm_modulate_forward<avo::X, BLOCK, T, P, N_, AHEAD>(scale_ptr, scale_stride, x_ptr, x_stride, shift_ptr, shift_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

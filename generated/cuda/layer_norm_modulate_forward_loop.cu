@@ -1,27 +1,24 @@
-// avo::layer_norm_modulate_forward_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// layer_norm(x) * (1 + scale) + shift; scale and shift have the shape of x or broadcast to it
-// Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
+// Generated, do not edit. avo::layer_norm_modulate_forward_loop: loop kernel; formula: layer_norm_modulate_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const X* __restrict__ shift_ptr, int64_t shift_stride, X* __restrict__ y_ptr, int64_t y_stride, \
+  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X>* __restrict__ mean_ptr, \
+  avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_modulate_forward_loop(
-    const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ x_ptr, int64_t x_stride,
-    const X* __restrict__ shift_ptr, int64_t shift_stride, X* __restrict__ y_ptr, int64_t y_stride,
-    compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr,
-    compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N) {
+AVO_INLINE void layer_norm_modulate_forward_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     C sum_x = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -93,11 +90,6 @@ AVO_INLINE void layer_norm_modulate_forward_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ scale_ptr, int64_t scale_stride, const avo::X* __restrict__ x_ptr, \
-      int64_t x_stride, const avo::X* __restrict__ shift_ptr, int64_t shift_stride, \
-      avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X>* __restrict__ rstd_ptr, \
-      avo::compute_t<avo::X>* __restrict__ mean_ptr, avo::compute_t<avo::X>* __restrict__ residue_ptr, \
-      avo::compute_t<avo::X> eps, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::layer_norm_modulate_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(scale_ptr, scale_stride, x_ptr, x_stride, shift_ptr, shift_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
   }

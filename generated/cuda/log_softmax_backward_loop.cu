@@ -1,27 +1,23 @@
-// avo::log_softmax_backward_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// x - max(x) - log(sum(exp(x - max(x))))
-// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867 (the shifted
-//   form)
+// Generated, do not edit. avo::log_softmax_backward_loop: loop kernel; formula: log_softmax_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void log_softmax_backward_loop(
-    const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     C sum_grad = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
@@ -62,8 +58,6 @@ AVO_INLINE void log_softmax_backward_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::log_softmax_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

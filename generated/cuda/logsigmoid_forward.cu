@@ -1,13 +1,15 @@
-// avo::logsigmoid_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::logsigmoid_forward: flat kernel
 // log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))
 // Source: Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void logsigmoid_forward(
-    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+AVO_INLINE void logsigmoid_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -36,7 +38,6 @@ AVO_INLINE void logsigmoid_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::logsigmoid_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
   }

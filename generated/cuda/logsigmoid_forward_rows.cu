@@ -1,24 +1,21 @@
-// avo::logsigmoid_forward_rows: pointwise kernel. Written by the generator from definitions/; do not edit.
-// log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))
-// Source: Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10
+// Generated, do not edit. avo::logsigmoid_forward_rows: pointwise kernel; formula: logsigmoid_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void logsigmoid_forward_rows(
-    const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N) {
+AVO_INLINE void logsigmoid_forward_rows(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
@@ -26,17 +23,15 @@ AVO_INLINE void logsigmoid_forward_rows(
         clear(x_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
     Vec<X, V> x_next[P];
-    if constexpr (kAhead) fetch(first + own, x_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> x_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-        fetch(row + step, x_next);
+        copy(x_vec, x_next);
+        fetch(row + rows.step, x_next);
       } else {
         fetch(row, x_vec);
       }
@@ -61,8 +56,6 @@ AVO_INLINE void logsigmoid_forward_rows(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::logsigmoid_forward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
   }

@@ -1,54 +1,45 @@
-// avo::mse_loss_rows_backward_to_x: pointwise kernel. Written by the generator from definitions/; do not edit.
-// sum((x - target)^2) over the last dim
-// Source: torch.nn.functional.mse_loss
+// Generated, do not edit. avo::mse_loss_rows_backward_to_x: pointwise kernel; formula: mse_loss_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride, \
+  const avo::compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void mse_loss_rows_backward_to_x(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride,
-    const compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M,
-    int64_t N) {
+AVO_INLINE void mse_loss_rows_backward_to_x(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(target_ptr, target_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&target_to)[P], C& grad_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         tile.load(target_to, target_ptr + row * target_stride);
         grad_to = grad_ptr[row];
       } else {
-        clear(x_to);
-        clear(target_to);
+        clear(x_to, target_to);
         grad_to = C(0);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> x_next[P];
-    Vec<X, V> target_next[P];
+    Vec<X, V> x_next[P], target_next[P];
     C grad_next;
-    if constexpr (kAhead) fetch(first + own, x_next, target_next, grad_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next, grad_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> x_vec[P];
-      Vec<X, V> target_vec[P];
+      Vec<X, V> x_vec[P], target_vec[P];
       C grad;
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) target_vec[p] = target_next[p];
+        copy(x_vec, x_next);
+        copy(target_vec, target_next);
         grad = grad_next;
-        fetch(row + step, x_next, target_next, grad_next);
+        fetch(row + rows.step, x_next, target_next, grad_next);
       } else {
         fetch(row, x_vec, target_vec, grad);
       }
@@ -73,9 +64,6 @@ AVO_INLINE void mse_loss_rows_backward_to_x(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ target_ptr, \
-      int64_t target_stride, const avo::compute_t<avo::X>* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::mse_loss_rows_backward_to_x<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, target_stride, grad_ptr, grad_x_ptr, grad_x_stride, M, N); \
   }

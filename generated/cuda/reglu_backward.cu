@@ -1,14 +1,14 @@
-// avo::reglu_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// max(gate, 0) * up
-// Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
+// Generated, do not edit. avo::reglu_backward: flat kernel; formula: reglu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ gate_ptr, const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr, \
+  X* __restrict__ grad_gate_ptr, X* __restrict__ grad_up_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void reglu_backward(
-    const X* __restrict__ gate_ptr, const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr,
-    X* __restrict__ grad_gate_ptr, X* __restrict__ grad_up_ptr, int64_t N) {
+AVO_INLINE void reglu_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -44,9 +44,6 @@ AVO_INLINE void reglu_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ gate_ptr, const avo::X* __restrict__ up_ptr, \
-      const avo::X* __restrict__ grad_ptr, avo::X* __restrict__ grad_gate_ptr, \
-      avo::X* __restrict__ grad_up_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::reglu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, up_ptr, grad_ptr, grad_gate_ptr, grad_up_ptr, N); \
   }

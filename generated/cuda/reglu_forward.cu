@@ -1,13 +1,15 @@
-// avo::reglu_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::reglu_forward: flat kernel
 // max(gate, 0) * up
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ up_ptr, const X* __restrict__ gate_ptr, X* __restrict__ y_ptr, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void reglu_forward(
-    const X* __restrict__ up_ptr, const X* __restrict__ gate_ptr, X* __restrict__ y_ptr, int64_t N) {
+AVO_INLINE void reglu_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -37,8 +39,6 @@ AVO_INLINE void reglu_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ up_ptr, const avo::X* __restrict__ gate_ptr, avo::X* __restrict__ y_ptr, \
-      int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::reglu_forward<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, gate_ptr, y_ptr, N); \
   }

@@ -1,27 +1,24 @@
-// avo::rotary_pairs_backward_to_x: pointwise kernel. Written by the generator from definitions/; do not edit.
-// a cos - b sin, b cos + a sin; a, b = x[..., 0::2], x[..., 1::2], and of the result
-// Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
+// Generated, do not edit. avo::rotary_pairs_backward_to_x: pointwise kernel; formula: rotary_pairs_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ cos_ptr, int64_t cos_stride, const X* __restrict__ grad_turned_first_ptr, \
+  int64_t grad_turned_first_stride, const X* __restrict__ sin_ptr, int64_t sin_stride, \
+  const X* __restrict__ grad_turned_second_ptr, int64_t grad_turned_second_stride, \
+  X* __restrict__ grad_first_ptr, int64_t grad_first_stride, X* __restrict__ grad_second_ptr, \
+  int64_t grad_second_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void rotary_pairs_backward_to_x(
-    const X* __restrict__ cos_ptr, int64_t cos_stride, const X* __restrict__ grad_turned_first_ptr,
-    int64_t grad_turned_first_stride, const X* __restrict__ sin_ptr, int64_t sin_stride,
-    const X* __restrict__ grad_turned_second_ptr, int64_t grad_turned_second_stride,
-    X* __restrict__ grad_first_ptr, int64_t grad_first_stride, X* __restrict__ grad_second_ptr,
-    int64_t grad_second_stride, int64_t M, int64_t N) {
+AVO_INLINE void rotary_pairs_backward_to_x(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(cos_ptr, cos_stride) && starts_at_chunk(grad_turned_first_ptr, grad_turned_first_stride) && starts_at_chunk(sin_ptr, sin_stride) && starts_at_chunk(grad_turned_second_ptr, grad_turned_second_stride) && starts_at_chunk(grad_first_ptr, grad_first_stride) && starts_at_chunk(grad_second_ptr, grad_second_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&cos_to)[P], Vec<X, V> (&grad_turned_first_to)[P], Vec<X, V> (&sin_to)[P], Vec<X, V> (&grad_turned_second_to)[P]) {
       if (row < M) {
         tile.load(cos_to, cos_ptr + row * cos_stride);
@@ -29,35 +26,21 @@ AVO_INLINE void rotary_pairs_backward_to_x(
         tile.load(sin_to, sin_ptr + row * sin_stride);
         tile.load(grad_turned_second_to, grad_turned_second_ptr + row * grad_turned_second_stride);
       } else {
-        clear(cos_to);
-        clear(grad_turned_first_to);
-        clear(sin_to);
-        clear(grad_turned_second_to);
+        clear(cos_to, grad_turned_first_to, sin_to, grad_turned_second_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> cos_next[P];
-    Vec<X, V> grad_turned_first_next[P];
-    Vec<X, V> sin_next[P];
-    Vec<X, V> grad_turned_second_next[P];
-    if constexpr (kAhead) fetch(first + own, cos_next, grad_turned_first_next, sin_next, grad_turned_second_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> cos_next[P], grad_turned_first_next[P], sin_next[P], grad_turned_second_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, cos_next, grad_turned_first_next, sin_next, grad_turned_second_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> cos_vec[P];
-      Vec<X, V> grad_turned_first_vec[P];
-      Vec<X, V> sin_vec[P];
-      Vec<X, V> grad_turned_second_vec[P];
+      Vec<X, V> cos_vec[P], grad_turned_first_vec[P], sin_vec[P], grad_turned_second_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) cos_vec[p] = cos_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_turned_first_vec[p] = grad_turned_first_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) sin_vec[p] = sin_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_turned_second_vec[p] = grad_turned_second_next[p];
-        fetch(row + step, cos_next, grad_turned_first_next, sin_next, grad_turned_second_next);
+        copy(cos_vec, cos_next);
+        copy(grad_turned_first_vec, grad_turned_first_next);
+        copy(sin_vec, sin_next);
+        copy(grad_turned_second_vec, grad_turned_second_next);
+        fetch(row + rows.step, cos_next, grad_turned_first_next, sin_next, grad_turned_second_next);
       } else {
         fetch(row, cos_vec, grad_turned_first_vec, sin_vec, grad_turned_second_vec);
       }
@@ -85,12 +68,6 @@ AVO_INLINE void rotary_pairs_backward_to_x(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ cos_ptr, int64_t cos_stride, \
-      const avo::X* __restrict__ grad_turned_first_ptr, int64_t grad_turned_first_stride, \
-      const avo::X* __restrict__ sin_ptr, int64_t sin_stride, \
-      const avo::X* __restrict__ grad_turned_second_ptr, int64_t grad_turned_second_stride, \
-      avo::X* __restrict__ grad_first_ptr, int64_t grad_first_stride, avo::X* __restrict__ grad_second_ptr, \
-      int64_t grad_second_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::rotary_pairs_backward_to_x<avo::X, BLOCK, T, P, N_, AHEAD>(cos_ptr, cos_stride, grad_turned_first_ptr, grad_turned_first_stride, sin_ptr, sin_stride, grad_turned_second_ptr, grad_turned_second_stride, grad_first_ptr, grad_first_stride, grad_second_ptr, grad_second_stride, M, N); \
   }

@@ -1,26 +1,25 @@
-// avo::rotary_pairs_forward: pointwise kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::rotary_pairs_forward: pointwise kernel
 // a cos - b sin, b cos + a sin; a, b = x[..., 0::2], x[..., 1::2], and of the result
 // Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ second_ptr, int64_t second_stride, const X* __restrict__ sin_ptr, int64_t sin_stride, \
+  const X* __restrict__ first_ptr, int64_t first_stride, const X* __restrict__ cos_ptr, int64_t cos_stride, \
+  X* __restrict__ turned_first_ptr, int64_t turned_first_stride, X* __restrict__ turned_second_ptr, \
+  int64_t turned_second_stride, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void rotary_pairs_forward(
-    const X* __restrict__ second_ptr, int64_t second_stride, const X* __restrict__ sin_ptr, int64_t sin_stride,
-    const X* __restrict__ first_ptr, int64_t first_stride, const X* __restrict__ cos_ptr, int64_t cos_stride,
-    X* __restrict__ turned_first_ptr, int64_t turned_first_stride, X* __restrict__ turned_second_ptr,
-    int64_t turned_second_stride, int64_t M, int64_t N) {
+AVO_INLINE void rotary_pairs_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(second_ptr, second_stride) && starts_at_chunk(sin_ptr, sin_stride) && starts_at_chunk(first_ptr, first_stride) && starts_at_chunk(cos_ptr, cos_stride) && starts_at_chunk(turned_first_ptr, turned_first_stride) && starts_at_chunk(turned_second_ptr, turned_second_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&second_to)[P], Vec<X, V> (&sin_to)[P], Vec<X, V> (&first_to)[P], Vec<X, V> (&cos_to)[P]) {
       if (row < M) {
         tile.load(second_to, second_ptr + row * second_stride);
@@ -28,35 +27,21 @@ AVO_INLINE void rotary_pairs_forward(
         tile.load(first_to, first_ptr + row * first_stride);
         tile.load(cos_to, cos_ptr + row * cos_stride);
       } else {
-        clear(second_to);
-        clear(sin_to);
-        clear(first_to);
-        clear(cos_to);
+        clear(second_to, sin_to, first_to, cos_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> second_next[P];
-    Vec<X, V> sin_next[P];
-    Vec<X, V> first_next[P];
-    Vec<X, V> cos_next[P];
-    if constexpr (kAhead) fetch(first + own, second_next, sin_next, first_next, cos_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> second_next[P], sin_next[P], first_next[P], cos_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, second_next, sin_next, first_next, cos_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> second_vec[P];
-      Vec<X, V> sin_vec[P];
-      Vec<X, V> first_vec[P];
-      Vec<X, V> cos_vec[P];
+      Vec<X, V> second_vec[P], sin_vec[P], first_vec[P], cos_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) second_vec[p] = second_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) sin_vec[p] = sin_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) first_vec[p] = first_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) cos_vec[p] = cos_next[p];
-        fetch(row + step, second_next, sin_next, first_next, cos_next);
+        copy(second_vec, second_next);
+        copy(sin_vec, sin_next);
+        copy(first_vec, first_next);
+        copy(cos_vec, cos_next);
+        fetch(row + rows.step, second_next, sin_next, first_next, cos_next);
       } else {
         fetch(row, second_vec, sin_vec, first_vec, cos_vec);
       }
@@ -84,11 +69,6 @@ AVO_INLINE void rotary_pairs_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ second_ptr, int64_t second_stride, const avo::X* __restrict__ sin_ptr, \
-      int64_t sin_stride, const avo::X* __restrict__ first_ptr, int64_t first_stride, \
-      const avo::X* __restrict__ cos_ptr, int64_t cos_stride, avo::X* __restrict__ turned_first_ptr, \
-      int64_t turned_first_stride, avo::X* __restrict__ turned_second_ptr, int64_t turned_second_stride, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::rotary_pairs_forward<avo::X, BLOCK, T, P, N_, AHEAD>(second_ptr, second_stride, sin_ptr, sin_stride, first_ptr, first_stride, cos_ptr, cos_stride, turned_first_ptr, turned_first_stride, turned_second_ptr, turned_second_stride, M, N); \
   }

@@ -1,26 +1,23 @@
-// avo::scaled_masked_softmax_rows_backward_attn_mask_last_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+// Generated, do not edit. avo::scaled_masked_softmax_rows_backward_attn_mask_last_loop: loop kernel; formula: scaled_masked_softmax_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const int64_t* __restrict__ last_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  X* __restrict__ grad_attn_mask_ptr, int64_t grad_attn_mask_stride, avo::compute_t<X> scale, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last_loop(
-    const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const int64_t* __restrict__ last_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
-    X* __restrict__ grad_attn_mask_ptr, int64_t grad_attn_mask_stride, compute_t<X> scale, int64_t M, int64_t N) {
+AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     const int64_t last = live ? last_ptr[row] : int64_t(0);
     C t1 = C(0);
@@ -71,10 +68,6 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const int64_t* __restrict__ last_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::X* __restrict__ grad_attn_mask_ptr, int64_t grad_attn_mask_stride, \
-      avo::compute_t<avo::X> scale, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::scaled_masked_softmax_rows_backward_attn_mask_last_loop<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, last_ptr, grad_x_ptr, grad_x_stride, grad_attn_mask_ptr, grad_attn_mask_stride, scale, M, N); \
   }

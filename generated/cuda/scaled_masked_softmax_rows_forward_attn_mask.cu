@@ -1,51 +1,41 @@
-// avo::scaled_masked_softmax_rows_forward_attn_mask: row kernel. Written by the generator from definitions/; do not edit.
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+// Generated, do not edit. avo::scaled_masked_softmax_rows_forward_attn_mask: row kernel; formula: scaled_masked_softmax_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ attn_mask_ptr, int64_t attn_mask_stride, \
+  X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X> scale, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ attn_mask_ptr, int64_t attn_mask_stride,
-    X* __restrict__ y_ptr, int64_t y_stride, compute_t<X> scale, int64_t M, int64_t N) {
+AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&attn_mask_to)[P]) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
       tile.load(attn_mask_to, attn_mask_ptr + row * attn_mask_stride);
     } else {
-      clear(x_to);
-      clear(attn_mask_to);
+      clear(x_to, attn_mask_to);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> attn_mask_next[P];
-  if constexpr (kAhead) fetch(first + own, x_next, attn_mask_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> x_next[P], attn_mask_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, attn_mask_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> attn_mask_vec[P];
+    Vec<X, V> x_vec[P], attn_mask_vec[P];
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) attn_mask_vec[p] = attn_mask_next[p];
-      fetch(row + step, x_next, attn_mask_next);
+      copy(x_vec, x_next);
+      copy(attn_mask_vec, attn_mask_next);
+      fetch(row + rows.step, x_next, attn_mask_next);
     } else {
       fetch(row, x_vec, attn_mask_vec);
     }
@@ -81,9 +71,6 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ attn_mask_ptr, \
-      int64_t attn_mask_stride, avo::X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<avo::X> scale, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::scaled_masked_softmax_rows_forward_attn_mask<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, attn_mask_ptr, attn_mask_stride, y_ptr, y_stride, scale, M, N); \
   }

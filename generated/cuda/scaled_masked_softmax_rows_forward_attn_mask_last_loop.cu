@@ -1,27 +1,24 @@
-// avo::scaled_masked_softmax_rows_forward_attn_mask_last_loop: loop kernel. Written by the generator from definitions/; do not edit.
-// softmax(scale * x + attn_mask) over the last dim, without the columns beyond last
-// Source: Vaswani et al., Attention Is All You Need, arXiv:1706.03762
+// Generated, do not edit. avo::scaled_masked_softmax_rows_forward_attn_mask_last_loop: loop kernel; formula: scaled_masked_softmax_rows_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ attn_mask_ptr, int64_t attn_mask_stride, \
+  const int64_t* __restrict__ last_ptr, X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X> scale, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ attn_mask_ptr, int64_t attn_mask_stride,
-    const int64_t* __restrict__ last_ptr, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X> scale, int64_t M,
-    int64_t N) {
+AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  const int64_t step = int64_t(gridDim.x) * R;
-  const int64_t first = int64_t(blockIdx.x) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     const int64_t last = live ? last_ptr[row] : int64_t(0);
     C max_score = lowest<C>();
@@ -95,9 +92,6 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ attn_mask_ptr, \
-      int64_t attn_mask_stride, const int64_t* __restrict__ last_ptr, avo::X* __restrict__ y_ptr, \
-      int64_t y_stride, avo::compute_t<avo::X> scale, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::scaled_masked_softmax_rows_forward_attn_mask_last_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, attn_mask_ptr, attn_mask_stride, last_ptr, y_ptr, y_stride, scale, M, N); \
   }

@@ -1,13 +1,13 @@
-// avo::selu_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// 1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)
-// Source: Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515
+// Generated, do not edit. avo::selu_backward: flat kernel; formula: selu_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void selu_backward(
-    const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+AVO_INLINE void selu_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -39,8 +39,6 @@ AVO_INLINE void selu_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, const avo::X* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::selu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

@@ -1,13 +1,15 @@
-// avo::selu_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::selu_forward: flat kernel
 // 1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)
 // Source: Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void selu_forward(
-    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+AVO_INLINE void selu_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -35,7 +37,6 @@ AVO_INLINE void selu_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::selu_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
   }

@@ -1,15 +1,14 @@
-// avo::sigmoid_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// 1 / (1 + exp(-x))
-// Source: Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN
-//   1995
+// Generated, do not edit. avo::sigmoid_backward: flat kernel; formula: sigmoid_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ y_ptr, const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void sigmoid_backward(
-    const X* __restrict__ y_ptr, const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr,
-    X* __restrict__ grad_x_ptr, int64_t N) {
+AVO_INLINE void sigmoid_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -42,8 +41,6 @@ AVO_INLINE void sigmoid_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ y_ptr, const avo::X* __restrict__ x_ptr, \
-      const avo::X* __restrict__ grad_ptr, avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::sigmoid_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, x_ptr, grad_ptr, grad_x_ptr, N); \
   }

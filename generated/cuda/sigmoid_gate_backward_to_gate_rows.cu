@@ -1,56 +1,43 @@
-// avo::sigmoid_gate_backward_to_gate_rows: pointwise kernel. Written by the generator from definitions/; do not edit.
-// x * sigmoid(gate)
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
+// Generated, do not edit. avo::sigmoid_gate_backward_to_gate_rows: pointwise kernel; formula: sigmoid_gate_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, \
+  int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void sigmoid_gate_backward_to_gate_rows(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride,
-    const X* __restrict__ grad_ptr, int64_t grad_stride, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride,
-    int64_t M, int64_t N) {
+AVO_INLINE void sigmoid_gate_backward_to_gate_rows(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_gate_ptr, grad_gate_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&gate_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         tile.load(gate_to, gate_ptr + row * gate_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
-        clear(x_to);
-        clear(gate_to);
-        clear(grad_to);
+        clear(x_to, gate_to, grad_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> x_next[P];
-    Vec<X, V> gate_next[P];
-    Vec<X, V> grad_next[P];
-    if constexpr (kAhead) fetch(first + own, x_next, gate_next, grad_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> x_next[P], gate_next[P], grad_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, gate_next, grad_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> x_vec[P];
-      Vec<X, V> gate_vec[P];
-      Vec<X, V> grad_vec[P];
+      Vec<X, V> x_vec[P], gate_vec[P], grad_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) gate_vec[p] = gate_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-        fetch(row + step, x_next, gate_next, grad_next);
+        copy(x_vec, x_next);
+        copy(gate_vec, gate_next);
+        copy(grad_vec, grad_next);
+        fetch(row + rows.step, x_next, gate_next, grad_next);
       } else {
         fetch(row, x_vec, gate_vec, grad_vec);
       }
@@ -76,9 +63,6 @@ AVO_INLINE void sigmoid_gate_backward_to_gate_rows(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ gate_ptr, \
-      int64_t gate_stride, const avo::X* __restrict__ grad_ptr, int64_t grad_stride, \
-      avo::X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::sigmoid_gate_backward_to_gate_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, gate_ptr, gate_stride, grad_ptr, grad_stride, grad_gate_ptr, grad_gate_stride, M, N); \
   }

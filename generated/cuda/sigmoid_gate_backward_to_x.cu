@@ -1,13 +1,13 @@
-// avo::sigmoid_gate_backward_to_x: flat kernel. Written by the generator from definitions/; do not edit.
-// x * sigmoid(gate)
-// Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
+// Generated, do not edit. avo::sigmoid_gate_backward_to_x: flat kernel; formula: sigmoid_gate_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ gate_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void sigmoid_gate_backward_to_x(
-    const X* __restrict__ gate_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+AVO_INLINE void sigmoid_gate_backward_to_x(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -38,8 +38,6 @@ AVO_INLINE void sigmoid_gate_backward_to_x(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ gate_ptr, const avo::X* __restrict__ grad_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::sigmoid_gate_backward_to_x<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, grad_ptr, grad_x_ptr, N); \
   }

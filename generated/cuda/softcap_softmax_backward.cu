@@ -1,29 +1,25 @@
-// avo::softcap_softmax_backward: row kernel. Written by the generator from definitions/; do not edit.
-// softmax(cap * tanh(x / cap))
-// Source: Gemma Team, Gemma 2: Improving Open Language Models at a Practical Size, arXiv:2408.00118
+// Generated, do not edit. avo::softcap_softmax_backward: row kernel; formula: softcap_softmax_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const X* __restrict__ y_ptr, int64_t y_stride, const avo::compute_t<X>* __restrict__ statistic0_ptr, \
+  const avo::compute_t<X>* __restrict__ statistic1_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  avo::compute_t<X> cap, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void softcap_softmax_backward(
-    const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const X* __restrict__ y_ptr, int64_t y_stride, const compute_t<X>* __restrict__ statistic0_ptr,
-    const compute_t<X>* __restrict__ statistic1_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride,
-    compute_t<X> cap, int64_t M, int64_t N) {
+AVO_INLINE void softcap_softmax_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&y_to)[P], C& statistic0_to, C& statistic1_to) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
@@ -32,38 +28,26 @@ AVO_INLINE void softcap_softmax_backward(
       statistic0_to = statistic0_ptr[row];
       statistic1_to = statistic1_ptr[row];
     } else {
-      clear(x_to);
-      clear(grad_to);
-      clear(y_to);
+      clear(x_to, grad_to, y_to);
       statistic0_to = C(0);
       statistic1_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> x_next[P];
-  Vec<X, V> grad_next[P];
-  Vec<X, V> y_next[P];
-  C statistic0_next;
-  C statistic1_next;
-  if constexpr (kAhead) fetch(first + own, x_next, grad_next, y_next, statistic0_next, statistic1_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> x_next[P], grad_next[P], y_next[P];
+  C statistic0_next, statistic1_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, grad_next, y_next, statistic0_next, statistic1_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> x_vec[P];
-    Vec<X, V> grad_vec[P];
-    Vec<X, V> y_vec[P];
-    C statistic0;
-    C statistic1;
+    Vec<X, V> x_vec[P], grad_vec[P], y_vec[P];
+    C statistic0, statistic1;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) y_vec[p] = y_next[p];
+      copy(x_vec, x_next);
+      copy(grad_vec, grad_next);
+      copy(y_vec, y_next);
       statistic0 = statistic0_next;
       statistic1 = statistic1_next;
-      fetch(row + step, x_next, grad_next, y_next, statistic0_next, statistic1_next);
+      fetch(row + rows.step, x_next, grad_next, y_next, statistic0_next, statistic1_next);
     } else {
       fetch(row, x_vec, grad_vec, y_vec, statistic0, statistic1);
     }
@@ -92,11 +76,6 @@ AVO_INLINE void softcap_softmax_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::X* __restrict__ y_ptr, int64_t y_stride, \
-      const avo::compute_t<avo::X>* __restrict__ statistic0_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ statistic1_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::compute_t<avo::X> cap, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::softcap_softmax_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, grad_x_ptr, grad_x_stride, cap, M, N); \
   }

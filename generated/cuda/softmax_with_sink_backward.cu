@@ -1,28 +1,24 @@
-// avo::softmax_with_sink_backward: row kernel. Written by the generator from definitions/; do not edit.
-// exp(x - m) / (sum(exp(x - m)) + exp(sink - m)), m = max(x, sink); one sink for each row
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453
+// Generated, do not edit. avo::softmax_with_sink_backward: row kernel; formula: softmax_with_sink_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const avo::compute_t<X>* __restrict__ own_ptr, const avo::compute_t<X>* __restrict__ statistic1_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X>* __restrict__ grad_sink_ptr, int64_t M, \
+  int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void softmax_with_sink_backward(
-    const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride,
-    const compute_t<X>* __restrict__ own_ptr, const compute_t<X>* __restrict__ statistic1_ptr,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ grad_sink_ptr, int64_t M,
-    int64_t N) {
+AVO_INLINE void softmax_with_sink_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P], C& own_to, C& statistic1_to) {
     if (row < M) {
       tile.load(y_to, y_ptr + row * y_stride);
@@ -30,33 +26,25 @@ AVO_INLINE void softmax_with_sink_backward(
       own_to = own_ptr[row];
       statistic1_to = statistic1_ptr[row];
     } else {
-      clear(y_to);
-      clear(grad_to);
+      clear(y_to, grad_to);
       own_to = C(0);
       statistic1_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-  Vec<X, V> y_next[P];
-  Vec<X, V> grad_next[P];
-  C own_next;
-  C statistic1_next;
-  if constexpr (kAhead) fetch(first + own, y_next, grad_next, own_next, statistic1_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  Vec<X, V> y_next[P], grad_next[P];
+  C own_next, statistic1_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, y_next, grad_next, own_next, statistic1_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> y_vec[P];
-    Vec<X, V> grad_vec[P];
-    C own_;
-    C statistic1;
+    Vec<X, V> y_vec[P], grad_vec[P];
+    C own_, statistic1;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) y_vec[p] = y_next[p];
-#pragma unroll
-      for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
+      copy(y_vec, y_next);
+      copy(grad_vec, grad_next);
       own_ = own_next;
       statistic1 = statistic1_next;
-      fetch(row + step, y_next, grad_next, own_next, statistic1_next);
+      fetch(row + rows.step, y_next, grad_next, own_next, statistic1_next);
     } else {
       fetch(row, y_vec, grad_vec, own_, statistic1);
     }
@@ -85,10 +73,6 @@ AVO_INLINE void softmax_with_sink_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ y_ptr, int64_t y_stride, const avo::X* __restrict__ grad_ptr, \
-      int64_t grad_stride, const avo::compute_t<avo::X>* __restrict__ own_ptr, \
-      const avo::compute_t<avo::X>* __restrict__ statistic1_ptr, avo::X* __restrict__ grad_x_ptr, \
-      int64_t grad_x_stride, avo::compute_t<avo::X>* __restrict__ grad_sink_ptr, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::softmax_with_sink_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, own_ptr, statistic1_ptr, grad_x_ptr, grad_x_stride, grad_sink_ptr, M, N); \
   }

@@ -1,28 +1,26 @@
-// avo::softmax_with_sink_forward: row kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::softmax_with_sink_forward: row kernel
 // exp(x - m) / (sum(exp(x - m)) + exp(sink - m)), m = max(x, sink); one sink for each row
 // Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925; Xiao et al., arXiv:2309.17453
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const avo::compute_t<X>* __restrict__ sink_ptr, \
+  X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X>* __restrict__ own_ptr, \
+  avo::compute_t<X>* __restrict__ statistic1_ptr, int64_t M, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void softmax_with_sink_forward(
-    const X* __restrict__ x_ptr, int64_t x_stride, const compute_t<X>* __restrict__ sink_ptr,
-    X* __restrict__ y_ptr, int64_t y_stride, compute_t<X>* __restrict__ own_ptr,
-    compute_t<X>* __restrict__ statistic1_ptr, int64_t M, int64_t N) {
+AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int kBlocks = kBlocksOfRow<T, kBlock>;
-  constexpr int R = kBlocks > 1 ? 1 : kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
-  if constexpr (kBlocks > 1) cluster_barrier(); // all blocks of the row have begun
-  const int64_t step = int64_t(gridDim.x / kBlocks) * R;
-  const int64_t first = int64_t(blockIdx.x / kBlocks) * R;
-  const int own = int(threadIdx.x) / T; // which of the block's rows
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], C& sink_to) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
@@ -32,20 +30,18 @@ AVO_INLINE void softmax_with_sink_forward(
       sink_to = C(0);
     }
   };
-  // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
   Vec<X, V> x_next[P];
   C sink_next;
-  if constexpr (kAhead) fetch(first + own, x_next, sink_next);
-  for (int64_t base = first; base < M; base += step) {
-    const int64_t row = base + own;
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, sink_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
     C sink;
     if constexpr (kAhead) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) x_vec[p] = x_next[p];
+      copy(x_vec, x_next);
       sink = sink_next;
-      fetch(row + step, x_next, sink_next);
+      fetch(row + rows.step, x_next, sink_next);
     } else {
       fetch(row, x_vec, sink);
     }
@@ -83,10 +79,6 @@ AVO_INLINE void softmax_with_sink_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, int64_t x_stride, \
-      const avo::compute_t<avo::X>* __restrict__ sink_ptr, avo::X* __restrict__ y_ptr, int64_t y_stride, \
-      avo::compute_t<avo::X>* __restrict__ own_ptr, avo::compute_t<avo::X>* __restrict__ statistic1_ptr, \
-      int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::softmax_with_sink_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, sink_ptr, y_ptr, y_stride, own_ptr, statistic1_ptr, M, N); \
   }

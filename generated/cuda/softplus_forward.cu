@@ -1,13 +1,15 @@
-// avo::softplus_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::softplus_forward: flat kernel
 // log(1 + exp(beta x)) / beta, or x where beta x > threshold
 // Source: Dugas et al., Incorporating Second-Order Functional Knowledge for Better Option Pricing, NIPS 2000
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, X* __restrict__ y_ptr, avo::compute_t<X> beta, avo::compute_t<X> threshold, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void softplus_forward(
-    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, compute_t<X> beta, compute_t<X> threshold, int64_t N) {
+AVO_INLINE void softplus_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -37,8 +39,6 @@ AVO_INLINE void softplus_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, avo::compute_t<avo::X> beta, \
-      avo::compute_t<avo::X> threshold, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::softplus_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, beta, threshold, N); \
   }

@@ -1,13 +1,15 @@
-// avo::squared_relu_forward: flat kernel. Written by the generator from definitions/; do not edit.
+// Generated, do not edit. avo::squared_relu_forward: flat kernel
 // max(x, 0)^2
 // Source: So et al., Primer: Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668
 #include "device/avo.cuh"
 
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N
+
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void squared_relu_forward(
-    const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N) {
+AVO_INLINE void squared_relu_forward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -36,7 +38,6 @@ AVO_INLINE void squared_relu_forward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ x_ptr, avo::X* __restrict__ y_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::squared_relu_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
   }

@@ -1,14 +1,14 @@
-// avo::swiglu_oai_backward_to_up: flat kernel. Written by the generator from definitions/; do not edit.
-// g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit)
-// Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
+// Generated, do not edit. avo::swiglu_oai_backward_to_up: flat kernel; formula: swiglu_oai_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ up_ptr, const X* __restrict__ gate_ptr, const X* __restrict__ grad_ptr, \
+  X* __restrict__ grad_up_ptr, avo::compute_t<X> limit, avo::compute_t<X> alpha, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void swiglu_oai_backward_to_up(
-    const X* __restrict__ up_ptr, const X* __restrict__ gate_ptr, const X* __restrict__ grad_ptr,
-    X* __restrict__ grad_up_ptr, compute_t<X> limit, compute_t<X> alpha, int64_t N) {
+AVO_INLINE void swiglu_oai_backward_to_up(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -44,9 +44,6 @@ AVO_INLINE void swiglu_oai_backward_to_up(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ up_ptr, const avo::X* __restrict__ gate_ptr, \
-      const avo::X* __restrict__ grad_ptr, avo::X* __restrict__ grad_up_ptr, avo::compute_t<avo::X> limit, \
-      avo::compute_t<avo::X> alpha, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::swiglu_oai_backward_to_up<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, gate_ptr, grad_ptr, grad_up_ptr, limit, alpha, N); \
   }

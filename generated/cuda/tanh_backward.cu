@@ -1,13 +1,13 @@
-// avo::tanh_backward: flat kernel. Written by the generator from definitions/; do not edit.
-// (exp(x) - exp(-x)) / (exp(x) + exp(-x))
-// Source: LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998
+// Generated, do not edit. avo::tanh_backward: flat kernel; formula: tanh_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_ptr, const X* __restrict__ y_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void tanh_backward(
-    const X* __restrict__ grad_ptr, const X* __restrict__ y_ptr, X* __restrict__ grad_x_ptr, int64_t N) {
+AVO_INLINE void tanh_backward(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -37,8 +37,6 @@ AVO_INLINE void tanh_backward(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, const avo::X* __restrict__ y_ptr, \
-      avo::X* __restrict__ grad_x_ptr, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::tanh_backward<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, y_ptr, grad_x_ptr, N); \
   }

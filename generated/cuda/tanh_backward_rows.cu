@@ -1,48 +1,39 @@
-// avo::tanh_backward_rows: pointwise kernel. Written by the generator from definitions/; do not edit.
-// (exp(x) - exp(-x)) / (exp(x) + exp(-x))
-// Source: LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998
+// Generated, do not edit. avo::tanh_backward_rows: pointwise kernel; formula: tanh_forward.cu
 #include "device/avo.cuh"
+
+#define AVO_PARAMETERS(X) \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ y_ptr, int64_t y_stride, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
 template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void tanh_backward_rows(
-    const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ y_ptr, int64_t y_stride,
-    X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) {
+AVO_INLINE void tanh_backward_rows(AVO_PARAMETERS(X)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
-  constexpr int R = kBlock / T; // rows of a block
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(y_ptr, y_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
-    const int64_t step = int64_t(gridDim.x) * R;
-    const int64_t first = int64_t(blockIdx.x) * R;
-    const int own = int(threadIdx.x) / T; // which of the block's rows
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&y_to)[P]) {
       if (row < M) {
         tile.load(grad_to, grad_ptr + row * grad_stride);
         tile.load(y_to, y_ptr + row * y_stride);
       } else {
-        clear(grad_to);
-        clear(y_to);
+        clear(grad_to, y_to);
       }
     };
-    // kAhead: a persistent block keeps the column operands, and loads the next row before it treats a row.
-    Vec<X, V> grad_next[P];
-    Vec<X, V> y_next[P];
-    if constexpr (kAhead) fetch(first + own, grad_next, y_next);
-    for (int64_t base = first; base < M; base += step) {
-      const int64_t row = base + own;
+    Vec<X, V> grad_next[P], y_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, grad_next, y_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> grad_vec[P];
-      Vec<X, V> y_vec[P];
+      Vec<X, V> grad_vec[P], y_vec[P];
       if constexpr (kAhead) {
-#pragma unroll
-        for (int p = 0; p < P; ++p) grad_vec[p] = grad_next[p];
-#pragma unroll
-        for (int p = 0; p < P; ++p) y_vec[p] = y_next[p];
-        fetch(row + step, grad_next, y_next);
+        copy(grad_vec, grad_next);
+        copy(y_vec, y_next);
+        fetch(row + rows.step, grad_next, y_next);
       } else {
         fetch(row, grad_vec, y_vec);
       }
@@ -67,8 +58,6 @@ AVO_INLINE void tanh_backward_rows(
 } // namespace avo
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME( \
-      const avo::X* __restrict__ grad_ptr, int64_t grad_stride, const avo::X* __restrict__ y_ptr, \
-      int64_t y_stride, avo::X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N) { \
+  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
     avo::tanh_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, y_ptr, y_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

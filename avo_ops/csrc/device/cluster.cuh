@@ -53,4 +53,26 @@ template <int T, int kBlock> AVO_INLINE int thread_of_row() {
   return T == kBlock ? int(threadIdx.x) : int(threadIdx.x % T);
 }
 
+// The rows of a block, or of the blocks that share one: kRows from `first` on, and again each `step` rows further. The
+// calling thread's is number `own` of them.
+//
+// A kernel with kAhead is persistent: few blocks, of many rows each, that keep the operands of the columns and load
+// the next row before they treat a row.
+template <int T, int kBlock> struct BlockRows {
+  static constexpr int kBlocks = kBlocksOfRow<T, kBlock>, kRows = kBlocks > 1 ? 1 : kBlock / T;
+
+  int64_t step, first;
+  int own;
+  int64_t block; // among those of the grid that share no row
+
+  AVO_INLINE BlockRows(unsigned block_index, unsigned blocks)
+      : step(int64_t(blocks / kBlocks) * kRows), first(int64_t(block_index / kBlocks) * kRows),
+        own(int(threadIdx.x) / T), block(block_index / kBlocks) {}
+};
+
+// Waits until all blocks of a row have begun, so that they may write to each other's memory.
+template <int T, int kBlock> AVO_INLINE void begin_row() {
+  if constexpr (kBlocksOfRow<T, kBlock> > 1) cluster_barrier();
+}
+
 } // namespace avo

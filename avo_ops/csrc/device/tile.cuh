@@ -168,5 +168,14 @@ template <class X, int V, int P> AVO_INLINE void clear(Vec<X, V> (&v)[P]) {
 #pragma unroll
   for (int p = 0; p < P; ++p) v[p].clear();
 }
+template <class First, class... More> AVO_INLINE void clear(First &v, More &...more) {
+  clear(v);
+  clear(more...);
+}
+
+template <class X, int V, int P> AVO_INLINE void copy(Vec<X, V> (&to)[P], const Vec<X, V> (&from)[P]) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) to[p] = from[p];
+}
 
 } // namespace avo
