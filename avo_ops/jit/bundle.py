@@ -29,13 +29,14 @@ from ..registry import add_kernels, native_library, register_dynamic
 from ..registry.dynamic import record_of
 from ..registry.native import families_of
 from ..registry.store import KernelStore, default_cache_folder
+from .calls import exported_kind_of
 from .codec import NotEncodable, decode, encode
 from .compilers import EmulatorCompiler, GeneratorCompiler, note_exported, package_version
 from .composite import Composite
 from .function import CompiledFunction, TracedGraph, outside_of_modes
 from .graph import Graph, Variant
 from .kernels import compile_cpu_library, generated, mark_loaded, tracing_lock
-from .loaded import LoadedFunction, kind_of
+from .loaded import LoadedFunction
 from .program import KernelStep
 
 Json = dict[str, Any]
@@ -157,7 +158,7 @@ class _Writer:
                     leaves = _leaves_on_cuda(graph, kinds)
                     with tracing_lock(), outside_of_modes():
                         on_cuda = TracedGraph(f, leaves, spec)
-                    graphs.append(self._graph(f, on_cuda, spec, tuple(map(kind_of, leaves)), None))
+                    graphs.append(self._graph(f, on_cuda, spec, tuple(map(exported_kind_of, leaves)), None))
         if not graphs:
             devices = sorted({g.device for _, made in f.graphs_by_key() for g in made})
             raise BundleError(
