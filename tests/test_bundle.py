@@ -462,7 +462,7 @@ def test_numbers_from_sizes() -> None:
     ],
 )
 def test_what_no_export_writes_is_not_read(value: Any) -> None:
-    with pytest.raises(ValueError, match="not a value of a bundle|has no operator"):
+    with pytest.raises(ValueError, match=r"not a value of a bundle|has no operator"):
         codec.decode(value)
 
 

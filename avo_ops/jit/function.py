@@ -15,7 +15,15 @@ import torch.utils._pytree as pytree
 
 from ..registry import note_definition, note_empty
 from ..registry.dynamic import NAMESPACE
-from .calls import autocast_dtypes, is_autocasting, key_of, kind_of, leaf_names, signature_text, spelled_floats
+from .calls import (
+    autocast_dtypes,
+    is_autocasting,
+    key_of,
+    kind_of,
+    leaf_names,
+    signature_text,
+    spelled_floats,
+)
 from .compilers import check_may_compile
 from .composite import Composite, Eager
 from .graph import Graph, Sizes, Variant
