@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,11 +28,11 @@ import torch.utils._pytree as pytree
 from .. import plan_file
 from ..registry import add_kernels, native_library, register_dynamic
 from ..registry.dynamic import record_of
-from ..registry.native import families_of
+from ..registry.native import SHORT_NAMES, families_of
 from ..registry.store import KernelStore, default_cache_folder
 from .calls import exported_kind_of
 from .codec import NotEncodable, decode, encode
-from .compilers import EmulatorCompiler, GeneratorCompiler, note_exported, package_version
+from .compilers import EmulatorCompiler, GeneratorCompiler, note_exported
 from .composite import Composite
 from .function import CompiledFunction, TracedGraph, outside_of_modes
 from .graph import Graph, Variant
@@ -45,7 +46,6 @@ Tensor = torch.Tensor
 FORMAT = 1
 _ISAS = ("base", "v3", "v4")
 _SUMS = "SHA256SUMS"
-_SHORT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
 
 
 class BundleError(ValueError):
@@ -224,7 +224,7 @@ class _Writer:
         about = {
             "format": FORMAT,
             "avo_ops": package_version(),
-            "torch": ".".join(torch.__version__.split(".")[:2]),
+            "torch": ".".join(map(str, torch_version())),
             "cpu": list(isas),
             "archs": list(archs),
             "constants": constants,
@@ -343,7 +343,7 @@ def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str,
     xs, ws = (d | {torch.float32} if len(d) > 1 else d for d in (found["MN"], found["N"]))
     if compute == torch.float64:
         xs = ws = {compute}
-    yield from ((_SHORT[x], _SHORT[w]) for x in xs for w in ws or {x})
+    yield from ((SHORT_NAMES[x], SHORT_NAMES[w]) for x in xs for w in ws or {x})
 
 
 def _sum(path: Path) -> str:
@@ -442,6 +442,11 @@ def _check_fit(path: Path, about: Json) -> None:
             f"{path} has CPU kernels for {', '.join(about['cpu'])} (of base, v3, v4: x86-64, -v3, -v4), and this machine is "
             f"{native.cpu_isa()}: export with cpu=({native.cpu_isa()!r},), or cpu=() for none"
         )
+
+
+def package_version() -> str:
+    """The version of this package, whose ``__init__`` imports this module before it says it."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def torch_version() -> tuple[int, ...]:
