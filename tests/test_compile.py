@@ -25,8 +25,9 @@ from torch._subclasses import FakeTensorMode
 import avo_ops
 from avo_ops.generator.capture import Captured, Condition
 from avo_ops.jit import codec, program
+from avo_ops.jit.calls import kind_of
 from avo_ops.jit.composite import Composite
-from avo_ops.jit.function import _kind, prepare_all
+from avo_ops.jit.function import prepare_all
 from avo_ops.jit.program import Program, Size
 from avo_ops.registry import native_library
 from avo_ops.testing import emulate
@@ -488,7 +489,7 @@ def test_the_device_is_a_part_of_the_graph() -> None:
     torch.testing.assert_close(compiled(x), f(x))
     assert compiled(x.to("meta")).device.type == "meta"
     with FakeTensorMode():
-        one, two = (_kind(torch.empty(3, 4, device=f"cuda:{i}")) for i in range(2))
+        one, two = (kind_of(torch.empty(3, 4, device=f"cuda:{i}")) for i in range(2))
     assert one != two
 
 
@@ -764,6 +765,10 @@ def test_explain_says_all_that_stands_against_a_function() -> None:
     with pytest.warns(RuntimeWarning, match="runs by plain torch operations"):
         found = avo_ops.explain(lambda x: torch.from_numpy(x.numpy() * 2), torch.randn(3, 4))
     assert found.problems.startswith("  torch runs the whole function: ")
+    plain = avo_ops.compile(lambda n: torch.ones(3) * n)
+    assert avo_ops.explain(plain, 2.0).problems == "  no argument is a tensor: the function itself runs"
+    with pytest.raises(avo_ops.CompileError, match="no argument is a tensor"):
+        plain.verify(2.0)
 
 
 def test_refusals_name_every_line_the_reason_and_the_rewrite() -> None:

@@ -421,6 +421,9 @@ def test_a_second_replace_finds_nothing():
     avo.replace(model)
     again = avo.replace(model)
     assert not again and [x.name for x in again.left] == ["tanhshrink"]
+    ours = [m for m in [*modules.TWINS, *modules.OWN] if m not in (avo.LayerNorm, avo.RMSNorm)]
+    made = nn.Sequential(avo.LayerNorm(4), avo.RMSNorm(4), foreign.BareRMSNorm(), *(m() for m in ours))
+    assert str(avo.replace(made)) == "replaced 0, left 0"
 
 
 def test_parameters_buffers_flags_and_the_optimizer_stay():
@@ -874,6 +877,16 @@ class InTry(Block):
             return x  # noqa: B012
 
 
+class InTryOfGroups(Block):
+    def forward(self, x):
+        try:
+            h = self.act(self.gate(x))
+            x = h * self.up(x)
+        except* ValueError:
+            pass
+        return x
+
+
 class InAComprehension(Block):
     def forward(self, x):
         return sum(self.act(self.gate(x)) * self.up(x) for _ in range(2))
@@ -913,7 +926,8 @@ class Edited(Block):
 Edited.forward.__code__ = Edited.forward.__code__.replace(co_consts=(None, 2))  # not what the source says
 
 LEFT = [UsedAgain, UsedInAnotherIteration, UsedByAFunction, UpMightChangeTheGate, ChangedBeforeTheNorm,
-        AnotherSum, CalledBeforeTheNorm, Shadowed, InTry, InAComprehension, OfMeta, OfIntrusive, Unread, Edited]  # fmt: skip  # noqa: F821
+        AnotherSum, CalledBeforeTheNorm, Shadowed, InTry, InTryOfGroups, InAComprehension, OfMeta,
+        OfIntrusive, Unread, Edited]  # fmt: skip  # noqa: F821
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,15 +28,16 @@ import torch.utils._pytree as pytree
 from .. import plan_file
 from ..registry import add_kernels, native_library, register_dynamic
 from ..registry.dynamic import record_of
-from ..registry.native import families_of
+from ..registry.native import SHORT_NAMES, families_of
 from ..registry.store import KernelStore, default_cache_folder
+from .calls import exported_kind_of
 from .codec import NotEncodable, decode, encode
-from .compilers import EmulatorCompiler, GeneratorCompiler, note_exported, package_version
+from .compilers import EmulatorCompiler, GeneratorCompiler, note_exported
 from .composite import Composite
 from .function import CompiledFunction, TracedGraph, outside_of_modes
 from .graph import Graph, Variant
 from .kernels import compile_cpu_library, generated, mark_loaded, tracing_lock
-from .loaded import LoadedFunction, kind_of
+from .loaded import LoadedFunction
 from .program import KernelStep
 
 Json = dict[str, Any]
@@ -44,7 +46,6 @@ Tensor = torch.Tensor
 FORMAT = 1
 _ISAS = ("base", "v3", "v4")
 _SUMS = "SHA256SUMS"
-_SHORT = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
 
 
 class BundleError(ValueError):
@@ -157,7 +158,7 @@ class _Writer:
                     leaves = _leaves_on_cuda(graph, kinds)
                     with tracing_lock(), outside_of_modes():
                         on_cuda = TracedGraph(f, leaves, spec)
-                    graphs.append(self._graph(f, on_cuda, spec, tuple(map(kind_of, leaves)), None))
+                    graphs.append(self._graph(f, on_cuda, spec, tuple(map(exported_kind_of, leaves)), None))
         if not graphs:
             devices = sorted({g.device for _, made in f.graphs_by_key() for g in made})
             raise BundleError(
@@ -223,7 +224,7 @@ class _Writer:
         about = {
             "format": FORMAT,
             "avo_ops": package_version(),
-            "torch": ".".join(torch.__version__.split(".")[:2]),
+            "torch": ".".join(map(str, torch_version())),
             "cpu": list(isas),
             "archs": list(archs),
             "constants": constants,
@@ -342,7 +343,7 @@ def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str,
     xs, ws = (d | {torch.float32} if len(d) > 1 else d for d in (found["MN"], found["N"]))
     if compute == torch.float64:
         xs = ws = {compute}
-    yield from ((_SHORT[x], _SHORT[w]) for x in xs for w in ws or {x})
+    yield from ((SHORT_NAMES[x], SHORT_NAMES[w]) for x in xs for w in ws or {x})
 
 
 def _sum(path: Path) -> str:
@@ -441,6 +442,11 @@ def _check_fit(path: Path, about: Json) -> None:
             f"{path} has CPU kernels for {', '.join(about['cpu'])} (of base, v3, v4: x86-64, -v3, -v4), and this machine is "
             f"{native.cpu_isa()}: export with cpu=({native.cpu_isa()!r},), or cpu=() for none"
         )
+
+
+def package_version() -> str:
+    """The version of this package, whose ``__init__`` imports this module before it says it."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def torch_version() -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .graph import Sizes
 from .program import (
@@ -77,9 +78,9 @@ def encode(value: Any, keep: Callable[[torch.Tensor], int] | None = None) -> Any
         return [rest(v) for v in value]
     if kind is torch.Size:
         return {"Size of numbers": [int(v) for v in value]}
-    if isinstance(value, list):  # torch.fx has lists of its own
+    if kind in (list, immutable_list):
         return {"list": [rest(v) for v in value]}
-    if isinstance(value, dict):
+    if kind in (dict, immutable_dict):  # no others: an OrderedDict would come back as another structure
         return {"dict": [[rest(k), rest(v)] for k, v in value.items()]}
     if kind is _records().get(kind.__name__):
         return {kind.__name__: {f.name: rest(getattr(value, f.name)) for f in dataclasses.fields(value)}}
@@ -118,7 +119,7 @@ def decode(value: Any, fetch: Callable[[int], torch.Tensor] | None = None, devic
     if kind in _records():
         return _records()[kind](**{name: rest(v) for name, v in inner.items()})
     if kind in _ENUMS:
-        found = getattr(torch, inner)
+        found = getattr(torch, inner, None)
         if type(found) is _ENUMS[kind]:
             return found
     match kind:
@@ -138,7 +139,7 @@ def decode(value: Any, fetch: Callable[[int], torch.Tensor] | None = None, devic
             return _operator(inner)
         case "tensor" if fetch is not None:
             return fetch(inner)
-        case "function":
+        case "function" if inner in _FUNCTIONS:
             return _FUNCTIONS[inner]
     raise ValueError(f"not a value of a bundle: {value!r:.80}")
 

@@ -6,7 +6,6 @@ first needed.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -74,11 +73,6 @@ def _check_known(unit: str) -> None:
         raise LookupError(
             "the bundle was exported without it: without gradients, or for other archs or dtypes"
         )
-
-
-def package_version() -> str:
-    """The version of this package."""
-    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 class GeneratorCompiler:

@@ -10,6 +10,7 @@ import torch
 
 from ..registry import direct_call, note_definition
 from ..registry.dynamic import NAMESPACE
+from .calls import is_autocasting
 from .program import (
     CallDevice,
     CallStep,
@@ -24,7 +25,6 @@ from .program import (
 )
 
 Tensor = torch.Tensor
-_is_autocasting = torch._C._is_any_autocast_enabled
 Run = Callable[[list[Any]], None]
 """Reads and writes the slots of a call."""
 
@@ -48,7 +48,7 @@ class Composite:
             note_definition(*self._names)
         env: list[Any] = [None] * self.program.slots
         env[: len(leaves)] = leaves
-        if _is_autocasting():
+        if is_autocasting():
             with torch._C._DisableAutocast():  # the graph has the casts
                 for run in self._runs:
                     run(env)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,15 @@ import torch.utils._pytree as pytree
 
 from ..registry import note_definition, note_empty
 from ..registry.dynamic import NAMESPACE
+from .calls import (
+    autocast_dtypes,
+    is_autocasting,
+    key_of,
+    kind_of,
+    leaf_names,
+    signature_text,
+    spelled_floats,
+)
 from .compilers import check_may_compile
 from .composite import Composite, Eager
 from .graph import Graph, Sizes, Variant
@@ -25,7 +33,6 @@ from .program import Size, program_of
 Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
 _is_compiling = torch.compiler.is_compiling
-_is_autocasting = torch._C._is_any_autocast_enabled
 _PLAIN = (Tensor, _Parameter)
 # Results, besides tensors, that a graph can give again.
 _VALUES = (
@@ -105,8 +112,8 @@ class Function:
                 return self._slow(args, {})
             else:
                 parts += (kind, a)
-        if _is_autocasting():
-            parts.append(_autocast())
+        if is_autocasting():
+            parts.append(autocast_dtypes())
         key = tuple(parts)
         try:
             entry = self._fast.get(key)
@@ -181,11 +188,15 @@ class CompiledFunction(Function):
         return [(key, list(graphs)) for key, graphs in list(self._graphs.items())]
 
     def _graph(self, leaves: Sequence[Any], spec: Any) -> TracedGraph:
-        key = (spec, tuple(_kind(a) for a in leaves), _autocast() if _is_autocasting() else None)
+        key = key_of(leaves, spec, kind_of)
         if not _has_hash(key):
             raise self._unhashable(leaves, spec)
         shapes = [a.shape for a in leaves if isinstance(a, Tensor)]
-        floats = _spelled_floats(leaves)
+        if not shapes:
+            raise CompileError(
+                f"{self.name} cannot be compiled:\n  no argument is a tensor: the function itself runs"
+            )
+        floats = spelled_floats(leaves)
         for graph in self._graphs.get(key, ()):
             if graph.holds(floats, shapes):
                 return graph
@@ -200,8 +211,8 @@ class CompiledFunction(Function):
             return made
 
     def _unhashable(self, leaves: Sequence[Any], spec: Any) -> CompileError:
-        at = next(i for i, a in enumerate(leaves) if not _has_hash(_kind(a)))
-        name = _leaf_names(self.fn, len(leaves), spec)[at]
+        at = next(i for i, a in enumerate(leaves) if not _has_hash(kind_of(a)))
+        name = leaf_names(self.fn, len(leaves), spec)[at]
         return CompileError(
             f"{self.name} cannot be compiled: the argument {name} is a {type(leaves[at]).__name__}, which has no hash: "
             f"pass {_GOOD_VALUES}"
@@ -255,7 +266,7 @@ class CompiledFunction(Function):
         Every tensor that the function makes on its way is a result of the kernels that run here. Gradients are not looked at.
 
         Raises:
-            ValueError: torch cannot trace the function, or there is nothing to look at.
+            ValueError: no argument is a tensor, torch cannot trace the function, or it makes no floating-point tensor.
         """
         from .verify import verify
 
@@ -279,7 +290,7 @@ class TracedGraph(Graph):
 
     def __init__(self, owner: CompiledFunction, leaves: Sequence[Any], spec: Any) -> None:
         self.owner, self.captured, self._out = owner, None, (None, {})
-        self.names = _leaf_names(owner.fn, len(leaves), spec)
+        self.names = leaf_names(owner.fn, len(leaves), spec)
         tensors = [i for i, a in enumerate(leaves) if isinstance(a, Tensor)]
         floats = [i for i, a in enumerate(leaves) if type(a) is float]
         fixed = False
@@ -302,11 +313,11 @@ class TracedGraph(Graph):
             values = {i: self._value_of(o) for i, o in self._out[1].items()}
         else:
             fixed = False
-        variant = Variant(_signature(leaves, self.names, fixed), tuple(words), operators, composite)
+        variant = Variant(signature_text(leaves, self.names, fixed), tuple(words), operators, composite)
         device = leaves[tensors[0]].device.type
         shapes = [tuple(map(_number, leaves[i].shape)) for i in tensors]
         super().__init__(
-            variant, self.places, _spelled_floats(leaves), fixed, self._out[0], values, device, shapes
+            variant, self.places, spelled_floats(leaves), fixed, self._out[0], values, device, shapes
         )
 
     def _value_of(self, result: Any) -> Any:
@@ -418,14 +429,6 @@ def outside_of_modes() -> Iterator[None]:
         yield
 
 
-def _kind(leaf: Any) -> Any:
-    """What of an argument decides which graphs may serve it."""
-    if isinstance(leaf, Tensor):
-        ones = tuple(isinstance(s, int) and s == 1 for s in leaf.shape)
-        return leaf.dtype, leaf.device, ones
-    return float if type(leaf) is float else (type(leaf), leaf)
-
-
 def _number(size: Any) -> int:
     """A size; of a symbolic one, that of the example."""
     return int(size.node.hint if isinstance(size, torch.SymInt) else size)
@@ -437,42 +440,3 @@ def _has_hash(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _autocast() -> tuple[Any, ...]:
-    """The dtypes of autocast, which are a part of what a function computes."""
-    return tuple(torch.is_autocast_enabled(d) and torch.get_autocast_dtype(d) for d in ("cpu", "cuda"))
-
-
-def _spelled_floats(leaves: Sequence[Any]) -> tuple[str, ...]:
-    """The floats of a call, for comparisons in which NaN is itself and -0.0 is not 0.0."""
-    return tuple(repr(a) for a in leaves if type(a) is float)
-
-
-def _leaf_names(fn: Callable[..., Any], count: int, spec: Any) -> list[str]:
-    """The names of the parameters that the leaves of a call belong to, numbered where there are several."""
-    args, kwargs = pytree.tree_unflatten(list(range(count)), spec)
-    try:
-        bound = inspect.signature(fn).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        bound = {**{f"a{i}": a for i, a in enumerate(args)}, **kwargs}
-    names = [f"a{i}" for i in range(count)]
-    for parameter, value in bound.items():
-        found = pytree.tree_leaves(value)
-        for j, i in enumerate(found):
-            names[i] = parameter if len(found) == 1 else f"{parameter}_{j}"
-    return names
-
-
-def _signature(leaves: Sequence[Any], names: Sequence[str], fixed_floats: bool) -> str:
-    letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ" * 8)
-    parts = []
-    for leaf, name in zip(leaves, names, strict=True):
-        if isinstance(leaf, Tensor):
-            sizes = ", ".join("1" if isinstance(s, int) and s == 1 else next(letters) for s in leaf.shape)
-            parts.append(f"{name}: {str(leaf.dtype).removeprefix('torch.')}[{sizes}]")
-        elif type(leaf) is float and not fixed_floats:
-            parts.append(f"{name}: float")
-        else:
-            parts.append(f"{name}={leaf!r}")
-    return ", ".join(parts)

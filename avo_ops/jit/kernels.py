@@ -116,6 +116,14 @@ def cpu_unit(names: Sequence[str]) -> str:
     return "\n".join([*parts, emit_cpu.index_unit(names)])
 
 
+def _unit_of(names: Sequence[str], isa: str) -> str:
+    """The name of the unit of the CPU kernels of some operators for an instruction set, which the compiler now knows."""
+    digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:8]
+    unit = f"{names[0]}_{digest}_{isa}" if len(names) > 1 else f"{names[0]}_{isa}"
+    add_cpu_unit(unit, cpu_unit(names), isa)
+    return unit
+
+
 def load_cpu_kernels(names: Sequence[str]) -> None:
     """Compile, or find in the cache, the CPU kernels of some operators in one library, and load it.
 
@@ -126,10 +134,7 @@ def load_cpu_kernels(names: Sequence[str]) -> None:
         todo = sorted({n for n in names if n not in _loaded and n in _generated})
         if native is None or not todo or not _host_compiler():
             return
-        digest = hashlib.sha256("\0".join(todo).encode()).hexdigest()[:8]
-        unit = f"{todo[0]}_{digest}" if len(todo) > 1 else todo[0]
-        add_cpu_unit(unit, cpu_unit(todo), native.cpu_isa())
-        path = _cpu_store().resolve(unit, 0)
+        path = _cpu_store().resolve(_unit_of(todo, native.cpu_isa()), 0)
         if path is not None:
             native.load_cpu_kernels(Path(path))
         _loaded.update(todo)
@@ -147,7 +152,6 @@ def compile_cpu_library(names: Sequence[str], isa: str) -> bytes:
     Raises:
         CompilerError: there is no compiler, or it fails.
     """
-    unit = f"bundle_{hashlib.sha256(chr(0).join([*names, isa]).encode()).hexdigest()[:12]}"
-    add_cpu_unit(unit, cpu_unit(names), isa)
+    unit = _unit_of(names, isa)
     path = _cpu_store().resolve(unit, 0)
     return CpuCompiler().compile(unit, "") if path is None else Path(path).read_bytes()

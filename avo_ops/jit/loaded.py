@@ -11,7 +11,8 @@ import torch
 
 from ..registry import note_definition
 from ..registry.dynamic import NAMESPACE
-from .function import Function, _autocast, _is_autocasting, _leaf_names, _signature, _spelled_floats
+from .calls import exported_kind_of, is_autocasting, key_of, leaf_names, signature_text, spelled_floats
+from .function import Function
 from .graph import Graph
 
 Tensor = torch.Tensor
@@ -44,9 +45,9 @@ class LoadedFunction(Function):
         return [g for graphs in self._graphs.values() for g in graphs]
 
     def _graph(self, leaves: Sequence[Any], spec: Any) -> Graph | None:
-        key = (spec, tuple(map(kind_of, leaves)), _autocast() if _is_autocasting() else None)
+        key = key_of(leaves, spec, exported_kind_of)
         shapes = [a.shape for a in leaves if isinstance(a, Tensor)]
-        floats = _spelled_floats(leaves)
+        floats = spelled_floats(leaves)
         try:
             found = self._graphs.get(key, ())
         except TypeError:  # an argument without a hash
@@ -79,10 +80,10 @@ class LoadedFunction(Function):
         return f"{device} is sm_{major}{minor}, and the kernels are for {have}: export for it too"
 
     def _message(self, problem: str, leaves: Sequence[Any], spec: Any) -> str:
-        names = _leaf_names(self, len(leaves), spec)
+        names = leaf_names(self, len(leaves), spec)
         devices = sorted({a.device.type for a in leaves if isinstance(a, Tensor)})
-        call = f"{_signature(leaves, names, True)} on {' and '.join(devices) or 'no device'}"
-        if _is_autocasting():
+        call = f"{signature_text(leaves, names, True)} on {' and '.join(devices) or 'no device'}"
+        if is_autocasting():
             call += " under autocast"
         have = "".join(f"\n  {v.calls} on {g.device}" for g in self._all_graphs() for v in [g.variant])
         return (
@@ -90,11 +91,3 @@ class LoadedFunction(Function):
             f"there). Call the compiled {self.name} so, or {self.name}.prepare(...), before avo_ops.export; or give the function "
             f"itself to avo_ops.load(path, {{{self.name!r}: fn}}), which then runs where no graph does"
         )
-
-
-def kind_of(leaf: Any) -> Any:
-    """What of an argument decides which graphs of a bundle may serve it: the index of a device does not."""
-    if isinstance(leaf, Tensor):
-        ones = tuple(isinstance(s, int) and s == 1 for s in leaf.shape)
-        return leaf.dtype, leaf.device.type, ones
-    return float if type(leaf) is float else (type(leaf), leaf)

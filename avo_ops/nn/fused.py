@@ -61,12 +61,11 @@ _BY_FUNCTION: dict[Callable[..., Any], Gate] = {
 }  # fmt: skip
 _FUNCTION_TYPES = (types.FunctionType, types.BuiltinFunctionType)
 
-_NORMS: dict[type, str] = {
-    LayerNorm: "add_layer_norm",
-    RMSNorm: "add_rms_norm",
-    PromotedRMSNorm: "add_rms_norm",
-    T5RMSNorm: "add_rms_norm",
-}
+# The operator of a norm after an addition, and the parameters of the norm that it takes.
+_RMS = ("add_rms_norm", ("weight",))
+_NORMS: dict[type, tuple[str, tuple[str, ...]]] = {
+    LayerNorm: ("add_layer_norm", ("weight", "bias")), RMSNorm: _RMS, PromotedRMSNorm: _RMS, T5RMSNorm: _RMS
+}  # fmt: skip
 
 
 def gate_of(act: Any) -> Gate | None:
@@ -80,7 +79,7 @@ def gate_of(act: Any) -> Gate | None:
 def norm_of(norm: Any) -> str | None:
     """The operator of a norm after an addition: of a module of ours that nothing hooks into."""
     found = _NORMS.get(type(norm))
-    return found if found is not None and _bare(norm) else None
+    return found[0] if found is not None and _bare(norm) else None
 
 
 def gated(act: Any, gate: Any, up: Any) -> Any:
@@ -102,8 +101,7 @@ def gated_packed(act: Any, packed: Any, gate_first: bool) -> Any:
         and packed.dim() > 0
         and packed.shape[-1] % 2 == 0
     ):
-        last = (-1,) if found.packed == "glu" else ()
-        return call(found.packed, packed, *last, *_settings(found, act))
+        return call(found.packed, packed, *_settings(found, act))
     first, second = packed.chunk(2, dim=-1)
     return gated(act, first, second) if gate_first else gated(act, second, first)
 
@@ -112,13 +110,9 @@ def add_norm(norm: Any, x: Any, residual: Any) -> Any:
     """(norm(x + residual), x + residual)."""
     operator = norm_of(norm)
     if operator is not None and _alike(x, residual):
-        weight = _parameter(norm, "weight")
+        weight, *more = [_parameter(norm, name) for name in _NORMS[type(norm)][1]]
         if weight is None or weight.dtype == x.dtype or type(norm) in (LayerNorm, RMSNorm):
-            if operator == "add_layer_norm":
-                return call(
-                    operator, x, residual, norm.normalized_shape, weight, _parameter(norm, "bias"), norm.eps
-                )
-            return call(operator, x, residual, norm.normalized_shape, weight, norm.eps)
+            return call(operator, x, residual, norm.normalized_shape, weight, *more, norm.eps)
     total = x + residual
     return norm(total), total
 

@@ -184,3 +184,4 @@ TWINS: tuple[type[torch.nn.Module], ...] = (
     LayerNorm, RMSNorm, ReLU, ReLU6, LeakyReLU, ELU, SELU, CELU, Hardtanh, Hardsigmoid, Hardswish, Mish, Sigmoid, Tanh,
     LogSigmoid, Softplus, GELU, SiLU, GLU, Softmax, Softmax2d, LogSoftmax,
 )  # fmt: skip
+OWN = (QuickGELU, SquaredReLU, ReGLU, GEGLU, SwiGLU, SwiGLUOAI)

@@ -18,16 +18,27 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from .foreign import ACTIVATION_RULES, TORCH_RULES, Rule, rule_of_formula
+from .foreign import ACTIVATION_RULES, TORCH_RULES, BareRMSNorm, Rule, rule_of_formula
 from .functional import FUNCTIONS
-from .modules import GLU, TWINS, LayerNorm, LogSoftmax, QuickGELU, RMSNorm, Softmax, Softmax2d, SquaredReLU
+from .modules import (
+    GLU,
+    OWN,
+    TWINS,
+    LayerNorm,
+    LogSoftmax,
+    QuickGELU,
+    RMSNorm,
+    Softmax,
+    Softmax2d,
+    SquaredReLU,
+)
 from .rewrite import is_rewritten, rewritten, sites_of
 
 Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
-_OURS = (*TWINS, QuickGELU, SquaredReLU)
+_OURS = (*TWINS, *OWN, BareRMSNorm)
 _NORMS = (LayerNorm, RMSNorm)
-_ACTIVATIONS = tuple(set(_OURS) - {*_NORMS, Softmax, Softmax2d, LogSoftmax, GLU})
+_ACTIVATIONS = (*set(TWINS) - {*_NORMS, Softmax, Softmax2d, LogSoftmax, GLU}, QuickGELU, SquaredReLU)
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
 _RELATED_FUNCTIONS: tuple[Callable[..., Any], ...] = (
@@ -430,9 +441,9 @@ def _remove(module: torch.nn.Module, name: str) -> None:
 
 def _class_name(thing: Any) -> str:
     for holder in (F, torch):  # torch's functions do not know where they are found
-        name = getattr(thing, "__name__", "").replace("log_sigmoid", "logsigmoid")
-        if not isinstance(thing, type) and getattr(holder, name, None) is thing:
-            return f"{holder.__name__}.{name}"
+        place = next((name for name, value in vars(holder).items() if value is thing), None)
+        if place is not None and not isinstance(thing, type):
+            return f"{holder.__name__}.{place}"
     module, name = getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", str(thing))
     module = re.sub(r"^torch\.nn\.modules\.\w+$", "torch.nn", module)
     module = re.sub(r"^avo_ops\.nn\.modules$", "avo_ops.nn", module)

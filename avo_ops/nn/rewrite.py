@@ -113,7 +113,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         if isinstance(block, list) and block:
             yield block
             for statement in block:
-                if not isinstance(statement, (*SCOPES, ast.Try)):
+                if not isinstance(statement, (*SCOPES, ast.Try, ast.TryStar)):
                     yield from _blocks(statement)
 
 
@@ -369,7 +369,7 @@ def rewritten(cls: type[torch.nn.Module], places: _Places) -> type[torch.nn.Modu
     made = _rewritten.setdefault(cls, {})
     key = cls.forward, places
     if key not in made:
-        made[key] = _make(cls, places)
+        made.setdefault(key, _make(cls, places))  # of two threads one is first
     return made[key]
 
 

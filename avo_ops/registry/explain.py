@@ -11,7 +11,7 @@ import torch
 
 from . import native_library
 from .layout import space_of
-from .native import CudaTarget, TensorSpec
+from .native import SHORT_NAMES, CudaTarget, TensorSpec
 from .plan import Op, Operator
 
 Tensor = torch.Tensor
@@ -368,8 +368,8 @@ def _why_not_faster(
 def _result(words: Sequence[str]) -> tuple[str, TensorSpec]:
     name, dtype, *rest = words
     sizes, _, strides = " ".join(rest).partition("] [")
-    torch_dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
-    return name, TensorSpec(_numbers(sizes), torch_dtype[dtype], _numbers(strides))
+    torch_dtype = next(d for d, short in SHORT_NAMES.items() if short == dtype)
+    return name, TensorSpec(_numbers(sizes), torch_dtype, _numbers(strides))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

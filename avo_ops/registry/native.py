@@ -32,7 +32,7 @@ _TableSourceC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _WarningC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 _DTYPES = ("f32", "f16", "bf16", "f64")
-_SHORT_NAMES = {
+SHORT_NAMES = {
     torch.float32: "f32",
     torch.float16: "f16",
     torch.bfloat16: "bf16",
@@ -220,13 +220,13 @@ def _argument_line(value: object) -> str:
     if isinstance(value, torch.Tensor):
         value = TensorSpec(tuple(value.shape), value.dtype, value.stride(), value.data_ptr() % 256)
     if isinstance(value, TensorSpec):
-        if value.dtype not in _SHORT_NAMES:
+        if value.dtype not in SHORT_NAMES:
             raise NativeError(
                 f"a tensor to describe must be of a floating-point dtype, int64 or int32, but is {value.dtype}"
             )
         strides = _contiguous_strides(value.sizes) if value.strides is None else value.strides
         return _line(
-            "tensor", _SHORT_NAMES[value.dtype], value.address, len(value.sizes), *value.sizes, *strides
+            "tensor", SHORT_NAMES[value.dtype], value.address, len(value.sizes), *value.sizes, *strides
         )
     if isinstance(value, str):
         return _line("str", value)
