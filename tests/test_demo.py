@@ -34,7 +34,7 @@ SHORT = ["--limit", "40", "--repeats", "1", "--steps", "2", "--device", "cpu", "
 def test_demo_agrees_and_says_so(demo, packages, capsys):
     assert demo.main([*SHORT, "--query", "the jam on the plate", "--query", "slugs eat my salad"]) == 0
     out = capsys.readouterr().out
-    assert "replaced 19, left 0" in out and "All agree." in out
+    assert "replaced 32, left 0" in out and out.count("with add_layer_norm") == 3 and "All agree." in out
     assert out.count("same results") == 2 and "The slugs ate every lettuce seedling" in out
     assert "Kernels that ran" in out and "layer_norm" in out and "gelu" in out
     assert "median of 1" in out and "Training on 15 topics" in out and "attention by 'sdpa'" in out
