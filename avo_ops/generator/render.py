@@ -19,7 +19,7 @@ _RESERVED = frozenset(
     highest hsum if inline int int64_t j kAhead kBlock kN kSumBlock kVector linux live load_row load_stat long lowest
     mutable n namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p part
     partial_row partials private protected public quiet_nan register requires return row row_begin row_end
-    row_reduce rows scratch scratch_buffer shared short signed sizeof starts_at_chunk static static_assert
+    row_reduce rows scratch row_buffer RowPanel panel load_panel store_panel block_buffer sweep_pairs chain shared short signed sizeof starts_at_chunk static static_assert
     static_cast step store_stat struct sweep switch template this threadIdx throw tile total true try turn
     typedef typeid typename union unix unsigned using virtual void volatile wchar_t while whole widen
     write_partial xor xor_eq zero_partial

@@ -13,11 +13,11 @@ template <class C>
 AVO_KERNEL void relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_max(x, V(C(0.0))));
@@ -33,12 +33,12 @@ template <class C>
 AVO_KERNEL void relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V grad = part.load(grad_row + c);
@@ -56,11 +56,11 @@ AVO_KERNEL void leaky_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C negative_slope = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_gt(x, V(C(0.0))), x, x * V(negative_slope)));
@@ -77,12 +77,12 @@ AVO_KERNEL void leaky_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int6
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C negative_slope = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -99,11 +99,11 @@ template <class C>
 AVO_KERNEL void squared_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V r = m_max(x, V(C(0.0)));
@@ -120,12 +120,12 @@ template <class C>
 AVO_KERNEL void squared_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -145,11 +145,11 @@ AVO_KERNEL void hardtanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   using V = Vec<C>;
   const C max_val = C(a->scalars[0]);
   const C min_val = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(x, V(max_val)), V(max_val), m_where(m_le(x, V(min_val)), V(min_val), x)));
@@ -167,12 +167,12 @@ AVO_KERNEL void hardtanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
   using V = Vec<C>;
   const C min_val = C(a->scalars[0]);
   const C max_val = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -189,11 +189,11 @@ template <class C>
 AVO_KERNEL void hardsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(x, V(C(3.0))), V(C(1.0)), m_where(m_le(x, V(C(-3.0))), V(C(0.0)), (x + V(C(3.0))) * V(C(0.16666666666666666)))));
@@ -209,12 +209,12 @@ template <class C>
 AVO_KERNEL void hardsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -231,11 +231,11 @@ template <class C>
 AVO_KERNEL void hardswish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(x, V(C(3.0))), x, m_where(m_le(x, V(C(-3.0))), V(C(-0.0)), x * (x + V(C(3.0))) * V(C(0.16666666666666666)))));
@@ -251,12 +251,12 @@ template <class C>
 AVO_KERNEL void hardswish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -275,11 +275,11 @@ AVO_KERNEL void elu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_gt(x, V(C(0.0))), x, V(alpha) * m_expm1(m_min(x, V(C(0.0))))));
@@ -296,12 +296,12 @@ AVO_KERNEL void elu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -318,11 +318,11 @@ template <class C>
 AVO_KERNEL void selu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_gt(x, V(C(0.0))), x * V(C(1.0507009873554805)), m_expm1(m_min(x, V(C(0.0)))) * V(C(1.7580993408473766))));
@@ -338,12 +338,12 @@ template <class C>
 AVO_KERNEL void selu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -362,11 +362,11 @@ AVO_KERNEL void celu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C t1 = m_recip(alpha);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -384,12 +384,12 @@ AVO_KERNEL void celu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       const C t1 = m_recip(alpha);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -408,11 +408,11 @@ template <class C>
 AVO_KERNEL void sigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_sigmoid(x));
@@ -429,13 +429,13 @@ template <class C>
 AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* x_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V x = part.load(x_row + c);
@@ -453,11 +453,11 @@ template <class C>
 AVO_KERNEL void tanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_tanh(x));
@@ -473,12 +473,12 @@ template <class C>
 AVO_KERNEL void tanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* y_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* y_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
         const V y = part.load(y_row + c);
@@ -495,11 +495,11 @@ template <class C>
 AVO_KERNEL void logsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_min(x, V(C(0.0))) - m_log1p(m_exp(-m_abs(x))));
@@ -515,12 +515,12 @@ template <class C>
 AVO_KERNEL void logsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -539,11 +539,11 @@ AVO_KERNEL void softplus_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   using V = Vec<C>;
   const C beta = C(a->scalars[0]);
   const C threshold = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C t1 = m_recip(beta);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -563,12 +563,12 @@ AVO_KERNEL void softplus_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
   using V = Vec<C>;
   const C beta = C(a->scalars[0]);
   const C threshold = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -586,11 +586,11 @@ template <class C>
 AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_x_ndtr(x, m_exp_neg_half_sq(x)));
@@ -606,11 +606,11 @@ template <class C>
 AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V t1 = m_min(m_max(x, V(C(-30.0))), V(C(30.0)));
@@ -627,12 +627,12 @@ template <class C>
 AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -650,12 +650,12 @@ template <class C>
 AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -680,11 +680,11 @@ template <class C>
 AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_x_sigmoid(x));
@@ -700,12 +700,12 @@ template <class C>
 AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -723,11 +723,11 @@ template <class C>
 AVO_KERNEL void quick_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, x * m_sigmoid(x * V(C(1.702))));
@@ -743,12 +743,12 @@ template <class C>
 AVO_KERNEL void quick_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -767,11 +767,11 @@ template <class C>
 AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V t = m_min(x, V(C(20.0)));
@@ -790,12 +790,12 @@ template <class C>
 AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);

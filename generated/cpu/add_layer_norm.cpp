@@ -15,60 +15,68 @@ AVO_KERNEL void add_layer_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* y_row = open_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* residual_out_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* residual_out_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V residual = part.load(residual_row + c);
+          const V residual_out = x + residual;
+          const V t2 = m_round_to(residual_out, a->operands[3].dtype);
+          part.store(t1_row + c, t2);
+          t1_block = part.sum(t1_block, t2);
+        });
+        t1_lanes = t1_lanes + t1_block;
+      }
+      const C t1 = hsum(t1_lanes);
+      const C mean = t1 / C(N);
+      V sum_centred_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V t3 = part.load(t1_row + c);
+          const V centred = t3 - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C residue = sum_centred / C(N);
+      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 4, row, rstd);
+      store_stat<C>(a, 5, row, mean);
+      store_stat<C>(a, 6, row, residue);
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V t4 = part.load(t1_row + c);
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
+        const V centred = t4 - V(mean);
+        const V y = m_fma(centred, V(rstd), V(t3));
         const V residual_out = x + residual;
-        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[3].dtype));
+        part.store(y_row + c, y);
+        part.store(residual_out_row + c, residual_out);
       });
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 2, row, panel, y_row);
+      close_row<C>(a, 3, row, panel, residual_out_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C mean = t1 / C(N);
-    V sum_centred_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_centred_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V residual = part.load(residual_row + c);
-        const V residual_out = x + residual;
-        const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
-        sum_centred_block = part.sum(sum_centred_block, centred);
-        t2_block = part.sum(t2_block, centred * centred);
-      });
-      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
-      t2_lanes = t2_lanes + t2_block;
-    }
-    const C sum_centred = hsum(sum_centred_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C residue = sum_centred / C(N);
-    const C variance = m_fma(-residue, residue, t2 / C(N));
-    const C rstd = m_rsqrt(eps + variance);
-    const C t3 = -(residue * rstd);
-    store_stat<C>(a, 4, row, rstd);
-    store_stat<C>(a, 5, row, mean);
-    store_stat<C>(a, 6, row, residue);
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[3].dtype) - V(mean);
-      const V y = m_fma(centred, V(rstd), V(t3));
-      part.store(y_row + c, y);
-      part.store(residual_out_row + c, residual_out);
-    });
-    close_row<C>(a, 2, row, 0, N, y_row);
-    close_row<C>(a, 3, row, 0, N, residual_out_row);
+    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -80,63 +88,71 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* bias_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  const C* bias_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
+      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
+      C* t1_row = row_buffer<C>(a, scratch, 5);
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V residual = part.load(residual_row + c);
+          const V residual_out = x + residual;
+          const V t2 = m_round_to(residual_out, a->operands[4].dtype);
+          part.store(t1_row + c, t2);
+          t1_block = part.sum(t1_block, t2);
+        });
+        t1_lanes = t1_lanes + t1_block;
+      }
+      const C t1 = hsum(t1_lanes);
+      const C mean = t1 / C(N);
+      V sum_centred_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V t3 = part.load(t1_row + c);
+          const V centred = t3 - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C residue = sum_centred / C(N);
+      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 5, row, rstd);
+      store_stat<C>(a, 6, row, mean);
+      store_stat<C>(a, 7, row, residue);
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V bias = part.load(bias_row + c);
+        const V t4 = part.load(t1_row + c);
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
+        const V centred = t4 - V(mean);
+        const V y = m_fma(centred, V(rstd), V(t3));
+        const V y_ = bias + y;
         const V residual_out = x + residual;
-        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[4].dtype));
+        part.store(y_row + c, y_);
+        part.store(residual_out_row + c, residual_out);
       });
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 3, row, panel, y_row);
+      close_row<C>(a, 4, row, panel, residual_out_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C mean = t1 / C(N);
-    V sum_centred_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_centred_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V residual = part.load(residual_row + c);
-        const V residual_out = x + residual;
-        const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-        sum_centred_block = part.sum(sum_centred_block, centred);
-        t2_block = part.sum(t2_block, centred * centred);
-      });
-      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
-      t2_lanes = t2_lanes + t2_block;
-    }
-    const C sum_centred = hsum(sum_centred_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C residue = sum_centred / C(N);
-    const C variance = m_fma(-residue, residue, t2 / C(N));
-    const C rstd = m_rsqrt(eps + variance);
-    const C t3 = -(residue * rstd);
-    store_stat<C>(a, 5, row, rstd);
-    store_stat<C>(a, 6, row, mean);
-    store_stat<C>(a, 7, row, residue);
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V bias = part.load(bias_row + c);
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      const V y = m_fma(centred, V(rstd), V(t3));
-      const V y_ = bias + y;
-      part.store(y_row + c, y_);
-      part.store(residual_out_row + c, residual_out);
-    });
-    close_row<C>(a, 3, row, 0, N, y_row);
-    close_row<C>(a, 4, row, 0, N, residual_out_row);
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -148,63 +164,71 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* y_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    C* residual_out_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
+      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
+      C* t1_row = row_buffer<C>(a, scratch, 5);
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V residual = part.load(residual_row + c);
+          const V residual_out = x + residual;
+          const V t2 = m_round_to(residual_out, a->operands[4].dtype);
+          part.store(t1_row + c, t2);
+          t1_block = part.sum(t1_block, t2);
+        });
+        t1_lanes = t1_lanes + t1_block;
+      }
+      const C t1 = hsum(t1_lanes);
+      const C mean = t1 / C(N);
+      V sum_centred_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V t3 = part.load(t1_row + c);
+          const V centred = t3 - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C residue = sum_centred / C(N);
+      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 5, row, rstd);
+      store_stat<C>(a, 6, row, mean);
+      store_stat<C>(a, 7, row, residue);
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V t4 = part.load(t1_row + c);
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
+        const V centred = t4 - V(mean);
+        const V y = m_fma(centred, V(rstd), V(t3));
+        const V y_ = weight * y;
         const V residual_out = x + residual;
-        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[4].dtype));
+        part.store(y_row + c, y_);
+        part.store(residual_out_row + c, residual_out);
       });
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 3, row, panel, y_row);
+      close_row<C>(a, 4, row, panel, residual_out_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C mean = t1 / C(N);
-    V sum_centred_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_centred_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V residual = part.load(residual_row + c);
-        const V residual_out = x + residual;
-        const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-        sum_centred_block = part.sum(sum_centred_block, centred);
-        t2_block = part.sum(t2_block, centred * centred);
-      });
-      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
-      t2_lanes = t2_lanes + t2_block;
-    }
-    const C sum_centred = hsum(sum_centred_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C residue = sum_centred / C(N);
-    const C variance = m_fma(-residue, residue, t2 / C(N));
-    const C rstd = m_rsqrt(eps + variance);
-    const C t3 = -(residue * rstd);
-    store_stat<C>(a, 5, row, rstd);
-    store_stat<C>(a, 6, row, mean);
-    store_stat<C>(a, 7, row, residue);
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[4].dtype) - V(mean);
-      const V y = m_fma(centred, V(rstd), V(t3));
-      const V y_ = weight * y;
-      part.store(y_row + c, y_);
-      part.store(residual_out_row + c, residual_out);
-    });
-    close_row<C>(a, 3, row, 0, N, y_row);
-    close_row<C>(a, 4, row, 0, N, residual_out_row);
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -216,65 +240,73 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
-  const C* bias_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* y_row = open_row<C>(a, 4, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    C* residual_out_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 5, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* bias_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* y_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
+      C* residual_out_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 5));
+      C* t1_row = row_buffer<C>(a, scratch, 6);
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V residual = part.load(residual_row + c);
+          const V residual_out = x + residual;
+          const V t2 = m_round_to(residual_out, a->operands[5].dtype);
+          part.store(t1_row + c, t2);
+          t1_block = part.sum(t1_block, t2);
+        });
+        t1_lanes = t1_lanes + t1_block;
+      }
+      const C t1 = hsum(t1_lanes);
+      const C mean = t1 / C(N);
+      V sum_centred_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V t3 = part.load(t1_row + c);
+          const V centred = t3 - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C residue = sum_centred / C(N);
+      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 6, row, rstd);
+      store_stat<C>(a, 7, row, mean);
+      store_stat<C>(a, 8, row, residue);
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V weight = part.load(weight_row + c);
+        const V t4 = part.load(t1_row + c);
+        const V bias = part.load(bias_row + c);
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
+        const V centred = t4 - V(mean);
+        const V y = m_fma(centred, V(rstd), V(t3));
+        const V y_ = m_fma(weight, y, bias);
         const V residual_out = x + residual;
-        t1_block = part.sum(t1_block, m_round_to(residual_out, a->operands[5].dtype));
+        part.store(y_row + c, y_);
+        part.store(residual_out_row + c, residual_out);
       });
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 4, row, panel, y_row);
+      close_row<C>(a, 5, row, panel, residual_out_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C mean = t1 / C(N);
-    V sum_centred_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_centred_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V residual = part.load(residual_row + c);
-        const V residual_out = x + residual;
-        const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
-        sum_centred_block = part.sum(sum_centred_block, centred);
-        t2_block = part.sum(t2_block, centred * centred);
-      });
-      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
-      t2_lanes = t2_lanes + t2_block;
-    }
-    const C sum_centred = hsum(sum_centred_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C residue = sum_centred / C(N);
-    const C variance = m_fma(-residue, residue, t2 / C(N));
-    const C rstd = m_rsqrt(eps + variance);
-    const C t3 = -(residue * rstd);
-    store_stat<C>(a, 6, row, rstd);
-    store_stat<C>(a, 7, row, mean);
-    store_stat<C>(a, 8, row, residue);
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V x = part.load(x_row + c);
-      const V residual = part.load(residual_row + c);
-      const V bias = part.load(bias_row + c);
-      const V residual_out = x + residual;
-      const V centred = m_round_to(residual_out, a->operands[5].dtype) - V(mean);
-      const V y = m_fma(centred, V(rstd), V(t3));
-      const V y_ = m_fma(weight, y, bias);
-      part.store(y_row + c, y_);
-      part.store(residual_out_row + c, residual_out);
-    });
-    close_row<C>(a, 4, row, 0, N, y_row);
-    close_row<C>(a, 5, row, 0, N, residual_out_row);
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 5));
   }
 }
 
@@ -285,41 +317,47 @@ AVO_KERNEL void add_layer_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    const C rstd = load_stat<C>(a, 3, row);
-    const C mean = load_stat<C>(a, 4, row);
-    const C residue = load_stat<C>(a, 5, row);
-    V sum_grad_y_lanes(C(0));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_grad_y_block(C(0));
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    load_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      V sum_grad_y_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_grad_y_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V centred = residual_out - V(mean);
+          sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
+          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+        });
+        sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_grad_y = hsum(sum_grad_y_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = -(sum_grad_y * rstd) / C(N);
+      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
+        const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
-        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
-        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+        part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
       });
-      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t1 = hsum(t1_lanes);
-    const C t2 = -(sum_grad_y * rstd) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_residual_out = part.load(grad_residual_out_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
-    });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -330,39 +368,44 @@ AVO_KERNEL void add_layer_norm_backward_from_y(const AvoCpuArgs* a, int64_t row_
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    const C rstd = load_stat<C>(a, 2, row);
-    const C mean = load_stat<C>(a, 3, row);
-    const C residue = load_stat<C>(a, 4, row);
-    V sum_grad_y_lanes(C(0));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_grad_y_block(C(0));
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 2));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
+      V sum_grad_y_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_grad_y_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V centred = residual_out - V(mean);
+          sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
+          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+        });
+        sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_grad_y = hsum(sum_grad_y_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = -(sum_grad_y * rstd) / C(N);
+      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
+        const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
-        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
-        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+        part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
       });
-      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t1 = hsum(t1_lanes);
-    const C t2 = -(sum_grad_y * rstd) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V residual_out = part.load(residual_out_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
-    });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -372,11 +415,11 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_residual_out_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_residual_out_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* grad_x_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         part.store(grad_x_row + c, grad_residual_out);
@@ -392,12 +435,12 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_y = part.load(grad_y_row + c);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
@@ -415,42 +458,48 @@ AVO_KERNEL void add_layer_norm_backward_bias(const AvoCpuArgs* a, int64_t row_be
   const int64_t N = a->N;
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    const C rstd = load_stat<C>(a, 3, row);
-    const C mean = load_stat<C>(a, 4, row);
-    const C residue = load_stat<C>(a, 5, row);
-    V sum_grad_y_lanes(C(0));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_grad_y_block(C(0));
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    load_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      V sum_grad_y_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_grad_y_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V centred = residual_out - V(mean);
+          sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
+          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+        });
+        sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_grad_y = hsum(sum_grad_y_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = -(sum_grad_y * rstd) / C(N);
+      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
+        const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
-        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
-        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+        part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
-      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t1 = hsum(t1_lanes);
-    const C t2 = -(sum_grad_y * rstd) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_residual_out = part.load(grad_residual_out_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
-      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
-    });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -463,40 +512,45 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(const AvoCpuArgs* a, int64_t
   const int64_t N = a->N;
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 5, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    const C rstd = load_stat<C>(a, 2, row);
-    const C mean = load_stat<C>(a, 3, row);
-    const C residue = load_stat<C>(a, 4, row);
-    V sum_grad_y_lanes(C(0));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_grad_y_block(C(0));
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 2));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
+      V sum_grad_y_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_grad_y_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V centred = residual_out - V(mean);
+          sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
+          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+        });
+        sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_grad_y = hsum(sum_grad_y_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = -(sum_grad_y * rstd) / C(N);
+      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
+        const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
-        sum_grad_y_block = part.sum(sum_grad_y_block, grad_y);
-        t1_block = part.sum(t1_block, grad_y * (centred - V(residue)));
+        part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
-      sum_grad_y_lanes = sum_grad_y_lanes + sum_grad_y_block;
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    const C sum_grad_y = hsum(sum_grad_y_lanes);
-    const C t1 = hsum(t1_lanes);
-    const C t2 = -(sum_grad_y * rstd) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V residual_out = part.load(residual_out_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
-      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
-    });
-    close_row<C>(a, 5, row, 0, N, grad_x_row);
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -506,13 +560,13 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
       const C residue = load_stat<C>(a, 4, row);
@@ -534,45 +588,51 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 7, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    const C rstd = load_stat<C>(a, 4, row);
-    const C mean = load_stat<C>(a, 5, row);
-    const C residue = load_stat<C>(a, 6, row);
-    V t1_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    load_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 4));
+      const C rstd = load_stat<C>(a, 4, row);
+      const C mean = load_stat<C>(a, 5, row);
+      const C residue = load_stat<C>(a, 6, row);
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V t3 = weight * grad_y;
+          const V centred = residual_out - V(mean);
+          t1_block[chain] = part.sum(t1_block[chain], t3);
+          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(t1 * rstd) / C(N);
+      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
+        const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V t3 = weight * grad_y;
         const V centred = residual_out - V(mean);
-        t1_block = part.sum(t1_block, t3);
-        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+        part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
       });
-      t1_lanes = t1_lanes + t1_block;
-      t2_lanes = t2_lanes + t2_block;
+      close_row<C>(a, 7, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_residual_out = part.load(grad_residual_out_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-    });
-    close_row<C>(a, 7, row, 0, N, grad_x_row);
+    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -583,49 +643,55 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 7, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    const C rstd = load_stat<C>(a, 4, row);
-    const C mean = load_stat<C>(a, 5, row);
-    const C residue = load_stat<C>(a, 6, row);
-    V t1_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    load_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 4));
+      const C rstd = load_stat<C>(a, 4, row);
+      const C mean = load_stat<C>(a, 5, row);
+      const C residue = load_stat<C>(a, 6, row);
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V t3 = weight * grad_y;
+          const V centred = residual_out - V(mean);
+          t1_block[chain] = part.sum(t1_block[chain], t3);
+          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(t1 * rstd) / C(N);
+      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
+        const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V t3 = weight * grad_y;
         const V centred = residual_out - V(mean);
-        t1_block = part.sum(t1_block, t3);
-        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+        const V y = V(rstd) * (centred - V(residue));
+        part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       });
-      t1_lanes = t1_lanes + t1_block;
-      t2_lanes = t2_lanes + t2_block;
+      close_row<C>(a, 7, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_residual_out = part.load(grad_residual_out_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-    });
-    close_row<C>(a, 7, row, 0, N, grad_x_row);
+    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -636,43 +702,48 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    const C rstd = load_stat<C>(a, 3, row);
-    const C mean = load_stat<C>(a, 4, row);
-    const C residue = load_stat<C>(a, 5, row);
-    V t1_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V t3 = weight * grad_y;
+          const V centred = residual_out - V(mean);
+          t1_block[chain] = part.sum(t1_block[chain], t3);
+          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(t1 * rstd) / C(N);
+      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V t3 = weight * grad_y;
         const V centred = residual_out - V(mean);
-        t1_block = part.sum(t1_block, t3);
-        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+        part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
       });
-      t1_lanes = t1_lanes + t1_block;
-      t2_lanes = t2_lanes + t2_block;
+      close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V residual_out = part.load(residual_out_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-    });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -683,47 +754,52 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    const C rstd = load_stat<C>(a, 3, row);
-    const C mean = load_stat<C>(a, 4, row);
-    const C residue = load_stat<C>(a, 5, row);
-    V t1_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V t3 = weight * grad_y;
+          const V centred = residual_out - V(mean);
+          t1_block[chain] = part.sum(t1_block[chain], t3);
+          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(t1 * rstd) / C(N);
+      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V t3 = weight * grad_y;
         const V centred = residual_out - V(mean);
-        t1_block = part.sum(t1_block, t3);
-        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+        const V y = V(rstd) * (centred - V(residue));
+        part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       });
-      t1_lanes = t1_lanes + t1_block;
-      t2_lanes = t2_lanes + t2_block;
+      close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V residual_out = part.load(residual_out_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
-      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-    });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -733,15 +809,15 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
     C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
     zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
       const C residue = load_stat<C>(a, 4, row);
@@ -764,52 +840,58 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, scratch_buffer<C>(scratch, 3, N));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 2, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   zero_partial<C>(a, chunk, 2, 1, 0, N);
   C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* grad_residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    const C* residual_out_row = load_row<C>(a, 2, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    C* grad_x_row = open_row<C>(a, 7, row, 0, N, scratch_buffer<C>(scratch, 4, N));
-    const C rstd = load_stat<C>(a, 4, row);
-    const C mean = load_stat<C>(a, 5, row);
-    const C residue = load_stat<C>(a, 6, row);
-    V t1_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    load_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 4));
+      const C rstd = load_stat<C>(a, 4, row);
+      const C mean = load_stat<C>(a, 5, row);
+      const C residue = load_stat<C>(a, 6, row);
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V t3 = weight * grad_y;
+          const V centred = residual_out - V(mean);
+          t1_block[chain] = part.sum(t1_block[chain], t3);
+          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(t1 * rstd) / C(N);
+      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad_residual_out = part.load(grad_residual_out_row + c);
+        const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V t3 = weight * grad_y;
         const V centred = residual_out - V(mean);
-        t1_block = part.sum(t1_block, t3);
-        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+        const V y = V(rstd) * (centred - V(residue));
+        part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
-      t1_lanes = t1_lanes + t1_block;
-      t2_lanes = t2_lanes + t2_block;
+      close_row<C>(a, 7, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad_residual_out = part.load(grad_residual_out_row + c);
-      const V residual_out = part.load(residual_out_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
-      part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
-    });
-    close_row<C>(a, 7, row, 0, N, grad_x_row);
+    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -820,50 +902,55 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, scratch_buffer<C>(scratch, 2, N));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
   zero_partial<C>(a, chunk, 2, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   zero_partial<C>(a, chunk, 2, 1, 0, N);
   C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_y_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* residual_out_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 6, row, 0, N, scratch_buffer<C>(scratch, 3, N));
-    const C rstd = load_stat<C>(a, 3, row);
-    const C mean = load_stat<C>(a, 4, row);
-    const C residue = load_stat<C>(a, 5, row);
-    V t1_lanes(C(0));
-    V t2_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      V t2_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
+    load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
+      const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V t3 = weight * grad_y;
+          const V centred = residual_out - V(mean);
+          t1_block[chain] = part.sum(t1_block[chain], t3);
+          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(t1 * rstd) / C(N);
+      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V t3 = weight * grad_y;
         const V centred = residual_out - V(mean);
-        t1_block = part.sum(t1_block, t3);
-        t2_block = part.sum(t2_block, t3 * (centred - V(residue)));
+        const V y = V(rstd) * (centred - V(residue));
+        part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
-      t1_lanes = t1_lanes + t1_block;
-      t2_lanes = t2_lanes + t2_block;
+      close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    const C t2 = hsum(t2_lanes);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V residual_out = part.load(residual_out_row + c);
-      const V weight = part.load(weight_row + c);
-      const V grad_y = part.load(grad_y_row + c);
-      const V centred = residual_out - V(mean);
-      const V y = V(rstd) * (centred - V(residue));
-      part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-      part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-      part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
-    });
-    close_row<C>(a, 6, row, 0, N, grad_x_row);
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 

@@ -13,12 +13,12 @@ template <class C>
 AVO_KERNEL void bias_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, block_buffer<C>(scratch, 1));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -35,13 +35,13 @@ template <class C>
 AVO_KERNEL void bias_relu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V grad = part.load(grad_row + c);
@@ -57,12 +57,12 @@ template <class C>
 AVO_KERNEL void bias_relu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V grad = part.load(grad_row + c);
@@ -79,14 +79,14 @@ template <class C>
 AVO_KERNEL void bias_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V grad = part.load(grad_row + c);
@@ -106,12 +106,12 @@ template <class C>
 AVO_KERNEL void bias_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, block_buffer<C>(scratch, 1));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -130,12 +130,12 @@ template <class C>
 AVO_KERNEL void bias_gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, block_buffer<C>(scratch, 1));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -155,14 +155,14 @@ template <class C>
 AVO_KERNEL void bias_gelu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -182,13 +182,13 @@ template <class C>
 AVO_KERNEL void bias_gelu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -209,15 +209,15 @@ template <class C>
 AVO_KERNEL void bias_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -240,14 +240,14 @@ template <class C>
 AVO_KERNEL void bias_gelu_backward_tanh_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -274,13 +274,13 @@ template <class C>
 AVO_KERNEL void bias_gelu_backward_tanh_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -308,15 +308,15 @@ template <class C>
 AVO_KERNEL void bias_gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -345,12 +345,12 @@ template <class C>
 AVO_KERNEL void bias_silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 1, 0, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 1, 0, c0, n, block_buffer<C>(scratch, 1));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -367,14 +367,14 @@ template <class C>
 AVO_KERNEL void bias_silu_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -393,13 +393,13 @@ template <class C>
 AVO_KERNEL void bias_silu_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
@@ -419,15 +419,15 @@ template <class C>
 AVO_KERNEL void bias_silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);

@@ -15,11 +15,11 @@ AVO_KERNEL void dropout_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -40,11 +40,11 @@ AVO_KERNEL void dropout_rows_backward(const AvoCpuArgs* a, int64_t row_begin, in
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -65,12 +65,12 @@ AVO_KERNEL void bias_dropout_add_rows_forward(const AvoCpuArgs* a, int64_t row_b
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* residual_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* residual_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* x_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));
       const int64_t seed = load_whole_number(a, 2, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -92,13 +92,13 @@ AVO_KERNEL void bias_dropout_add_rows_forward_bias(const AvoCpuArgs* a, int64_t 
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* residual_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* residual_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* x_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 3));
       const int64_t seed = load_whole_number(a, 3, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -121,12 +121,12 @@ AVO_KERNEL void bias_dropout_add_rows_backward(const AvoCpuArgs* a, int64_t row_
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -149,11 +149,11 @@ AVO_KERNEL void bias_dropout_add_rows_backward_to_x(const AvoCpuArgs* a, int64_t
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -174,12 +174,12 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(const AvoCpuArgs* a,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -199,14 +199,14 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(const AvoCpuArgs* a, int64_t
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -231,13 +231,13 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(const AvoCpuArgs* 
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
     C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);

@@ -13,12 +13,12 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V gate = part.load(gate_row + c);
@@ -35,13 +35,13 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V gate = part.load(gate_row + c);
@@ -60,12 +60,12 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -82,14 +82,14 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* x_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* x_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -110,12 +110,12 @@ template <class C>
 AVO_KERNEL void reglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -132,12 +132,12 @@ template <class C>
 AVO_KERNEL void reglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -154,13 +154,13 @@ template <class C>
 AVO_KERNEL void reglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
@@ -178,14 +178,14 @@ template <class C>
 AVO_KERNEL void reglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
@@ -206,12 +206,12 @@ template <class C>
 AVO_KERNEL void geglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -228,12 +228,12 @@ template <class C>
 AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -252,12 +252,12 @@ template <class C>
 AVO_KERNEL void geglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -274,13 +274,13 @@ template <class C>
 AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -299,14 +299,14 @@ template <class C>
 AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -327,12 +327,12 @@ template <class C>
 AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -351,13 +351,13 @@ template <class C>
 AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -379,14 +379,14 @@ template <class C>
 AVO_KERNEL void geglu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -410,12 +410,12 @@ template <class C>
 AVO_KERNEL void swiglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -432,12 +432,12 @@ template <class C>
 AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -454,13 +454,13 @@ template <class C>
 AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -479,14 +479,14 @@ template <class C>
 AVO_KERNEL void swiglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -509,12 +509,12 @@ AVO_KERNEL void swiglu_oai_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -536,13 +536,13 @@ AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_up_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_up_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -566,13 +566,13 @@ AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_beg
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -597,14 +597,14 @@ AVO_KERNEL void swiglu_oai_backward(const AvoCpuArgs* a, int64_t row_begin, int6
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -630,12 +630,12 @@ template <class C>
 AVO_KERNEL void glu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* half_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* half_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V half = part.load(half_row + c);
         const V gate = part.load(gate_row + c);
@@ -652,14 +652,14 @@ template <class C>
 AVO_KERNEL void glu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* half_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_half_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* half_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_half_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -680,12 +680,12 @@ template <class C>
 AVO_KERNEL void reglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -702,14 +702,14 @@ template <class C>
 AVO_KERNEL void reglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
@@ -730,12 +730,12 @@ template <class C>
 AVO_KERNEL void geglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -752,12 +752,12 @@ template <class C>
 AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -776,14 +776,14 @@ template <class C>
 AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -804,14 +804,14 @@ template <class C>
 AVO_KERNEL void geglu_packed_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -835,12 +835,12 @@ template <class C>
 AVO_KERNEL void swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -857,14 +857,14 @@ template <class C>
 AVO_KERNEL void swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -888,12 +888,12 @@ AVO_KERNEL void swiglu_oai_packed_forward(const AvoCpuArgs* a, int64_t row_begin
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -916,14 +916,14 @@ AVO_KERNEL void swiglu_oai_packed_backward(const AvoCpuArgs* a, int64_t row_begi
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -949,12 +949,12 @@ template <class C>
 AVO_KERNEL void swiglu_interleaved_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -971,14 +971,14 @@ template <class C>
 AVO_KERNEL void swiglu_interleaved_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -1002,12 +1002,12 @@ AVO_KERNEL void swiglu_oai_interleaved_forward(const AvoCpuArgs* a, int64_t row_
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -1030,14 +1030,14 @@ AVO_KERNEL void swiglu_oai_interleaved_backward(const AvoCpuArgs* a, int64_t row
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -1063,14 +1063,14 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-    const C* gate_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* up_bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
+    const C* gate_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* y_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V up_bias = part.load(up_bias_row + c);
@@ -1090,18 +1090,18 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
+    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, block_buffer<C>(scratch, 4));
     zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
     C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
     zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
     C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V up_bias = part.load(up_bias_row + c);
@@ -1124,16 +1124,16 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
+    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, block_buffer<C>(scratch, 4));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_up_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
+      C* grad_up_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 6));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V up_bias = part.load(up_bias_row + c);
@@ -1158,20 +1158,20 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
+    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, block_buffer<C>(scratch, 4));
     zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
     C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
     zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
     C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_up_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
+      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
+      C* grad_up_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 6));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V up_bias = part.load(up_bias_row + c);

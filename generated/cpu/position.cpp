@@ -13,15 +13,15 @@ template <class C>
 AVO_KERNEL void rotary_halves_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* second_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* sin_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* first_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* cos_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* turned_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* turned_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+      const C* second_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* sin_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* first_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      const C* cos_row = load_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* turned_first_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
+      C* turned_second_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V second = part.load(second_row + c);
         const V sin = part.load(sin_row + c);
@@ -42,19 +42,19 @@ template <class C>
 AVO_KERNEL void rotary_halves_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      const C* first_row = load_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      const C* second_row = load_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_first_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
-      C* grad_second_row = open_row<C>(a, 7, row, c0, n, scratch_buffer<C>(scratch, 7, 2048));
-      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, scratch_buffer<C>(scratch, 8, 2048));
-      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, scratch_buffer<C>(scratch, 9, 2048));
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      const C* first_row = load_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
+      const C* second_row = load_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
+      C* grad_first_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 6));
+      C* grad_second_row = open_row<C>(a, 7, row, c0, n, block_buffer<C>(scratch, 7));
+      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, block_buffer<C>(scratch, 8));
+      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, block_buffer<C>(scratch, 9));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
@@ -82,15 +82,15 @@ template <class C>
 AVO_KERNEL void rotary_halves_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* grad_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_first_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
+      C* grad_second_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
@@ -111,15 +111,15 @@ template <class C>
 AVO_KERNEL void rotary_pairs_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* second_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* sin_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* first_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* cos_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* turned_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* turned_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+      const C* second_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* sin_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* first_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      const C* cos_row = load_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* turned_first_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
+      C* turned_second_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V second = part.load(second_row + c);
         const V sin = part.load(sin_row + c);
@@ -140,19 +140,19 @@ template <class C>
 AVO_KERNEL void rotary_pairs_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      const C* first_row = load_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      const C* second_row = load_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_first_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
-      C* grad_second_row = open_row<C>(a, 7, row, c0, n, scratch_buffer<C>(scratch, 7, 2048));
-      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, scratch_buffer<C>(scratch, 8, 2048));
-      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, scratch_buffer<C>(scratch, 9, 2048));
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      const C* first_row = load_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
+      const C* second_row = load_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
+      C* grad_first_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 6));
+      C* grad_second_row = open_row<C>(a, 7, row, c0, n, block_buffer<C>(scratch, 7));
+      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, block_buffer<C>(scratch, 8));
+      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, block_buffer<C>(scratch, 9));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
@@ -180,15 +180,15 @@ template <class C>
 AVO_KERNEL void rotary_pairs_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
+  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* grad_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+      C* grad_first_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
+      C* grad_second_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
