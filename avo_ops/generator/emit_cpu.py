@@ -14,11 +14,20 @@ from .simplify import phase_of
 from .trace import TraceError
 
 # Columns that a pointwise kernel treats at a time: AVO_POINTWISE_BLOCK of csrc/cpu/abi.h. Of 2048, the float rows of a
-# bfloat16 backward took half as long again (2048x1024, 2 MB of L2 cache aside, AMD EPYC 7003).
+# bfloat16 backward took half as long again (2048x1024, AMD EPYC 7003). Column operands are staged for COLUMNS at a time:
+# rows are read in longer runs then.
 BLOCK = 512
+COLUMNS = 4 * BLOCK
 
 # What an element costs, where that differs much from the GPU's instructions that ir.PRIMITIVES counts.
-_COSTS = {"exp": 20, "exp_neg_sq": 20, "exp_neg_half_sq": 20, "sigmoid_rest": 20, "round_result": 8, "quotient": 5}
+_COSTS = {
+    "exp": 20,
+    "exp_neg_sq": 20,
+    "exp_neg_half_sq": 20,
+    "sigmoid_rest": 20,
+    "round_result": 8,
+    "quotient": 5,
+}
 # From this cost on an element that two passes over a row need is kept in a row buffer between them (a store and a load,
 # and its own loads again, are less), and a sum is not split into two chains of additions (they are not what it waits for).
 _DEAR = 8
@@ -69,11 +78,16 @@ class _Kernel:
         # Inputs, then results other than sums; sums go through the partials.
         self.operands = [n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics)]
         self.operands += [*self.stores, *self.row_stores]
-        self.names = Names({f"{o}_row" for o in self.operands} | {f"{s}_sum" for s in self.sums})
+        self.names = Names(
+            {f"{o}_{what}" for o in self.operands for what in ("row", "columns")}
+            | {f"{s}_sum" for s in self.sums}
+        )
         for n in [*loads, *self.scalars]:
             self.names.reserve(identifier(n.attr))
         self.kept = self._kept() if self.by_row else {}
-        self.buffers = len(self._buffers())
+        self.buffers = len(self._buffers()) + (
+            0 if self.by_row else (COLUMNS // BLOCK - 1) * len(self.column_loads)
+        )
 
     def kernel(self) -> CpuKernel:
         description = {
@@ -108,9 +122,12 @@ class _Kernel:
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
-            out += self._column_rows("  ", "0", "N")
-            out += self._partials("  ", "0", "N")
-            out.append("  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {")
+            out += self._column_rows("  ")
+            out += self._zeroed("  ", "0", "N")
+            out += self._partials("  ", "")
+            out.append(
+                "  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {"
+            )
             out += [
                 f"    load_panel<C>(a, {self._operand(x.attr)}, panel, {self._buffer(x.attr)});"
                 for x in self.row_loads
@@ -131,19 +148,34 @@ class _Kernel:
             ]
             out.append("  }")
         else:
-            out += [
-                f"  for (int64_t c0 = col_begin; c0 < col_end; c0 += {BLOCK}) {{",
-                f"    const int64_t n = col_end - c0 < {BLOCK} ? col_end - c0 : {BLOCK};",
+            out += self._zeroed("  ", "col_begin", "col_end")
+            nested = bool(self.column_loads or self.sums)
+            first, last = ("c_begin", "c_end") if nested else ("col_begin", "col_end")
+            inner = [
+                "for (int64_t row = row_begin; row < row_end; ++row) {",
+                f"  for (int64_t c0 = {first}; c0 < {last}; c0 += {BLOCK}) {{",
+                f"    const int64_t n = {last} - c0 < {BLOCK} ? {last} - c0 : {BLOCK};",
+                *(
+                    f"    const C* {x.attr}_row = {x.attr}_columns + (c0 - c_begin);"
+                    for x in self.column_loads
+                ),
+                *self._partials("    ", " + c0"),
+                *self._open("    ", "c0", "n"),
+                *self._row_values(named.get(0, []), known),
+                *self._results(known, "n"),
+                *self._close("    ", "c0", "n"),
+                "  }",
+                "}",
             ]
-            out += self._column_rows("    ", "c0", "n")
-            out += self._partials("    ", "c0", "n")
-            out.append("    for (int64_t row = row_begin; row < row_end; ++row) {")
-            inner = self._open("    ", "c0", "n")
-            inner += self._row_values(named.get(0, []), known)
-            inner += self._results(known, "n")
-            inner += self._close("    ", "c0", "n")
-            out += [f"  {line}" if line else line for line in inner]
-            out += ["    }", "  }"]
+            if nested:
+                inner = [
+                    f"for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += {COLUMNS}) {{",
+                    f"  const int64_t c_end = col_end - c_begin < {COLUMNS} ? col_end : c_begin + {COLUMNS};",
+                    *self._columns("  "),
+                    *(f"  {line}" for line in inner),
+                    "}",
+                ]
+            out += [f"  {line}" for line in inner]
         return [*out, "}", ""]
 
     def _spell(self, node: Node) -> str | None:
@@ -162,8 +194,12 @@ class _Kernel:
 
     def _buffers(self) -> list[Any]:
         """Whose row buffer each is: operands by name, kept elements by index."""
-        inputs = [n.attr for n in (*self.row_loads, *self.column_loads)]
-        return [*inputs, *self.stores, *self.kept]
+        return [
+            *(n.attr for n in self.row_loads),
+            *self.stores,
+            *self.kept,
+            *(n.attr for n in self.column_loads),
+        ]
 
     def _buffer(self, whose: str | int) -> str:
         index = self._buffers().index(whose)
@@ -199,7 +235,7 @@ class _Kernel:
             roots = self._roots(k)
             elements = self._elements(roots, kept)
             new = [n for n in elements.values() if n.index not in computed]
-            for n in [*roots, *(a for n in new for a in n.args)]:
+            for n in [*roots, *(a for user in new for a in user.args)]:
                 again = n.index in elements and n.index in computed and n.index not in kept
                 if again and not n.is_mask and _cost(self._elements([n], kept).values()) >= _DEAR:
                     row = f"{self.names.scope().of(n)}_row"
@@ -210,20 +246,31 @@ class _Kernel:
                 computed[n.index] = k
         return kept
 
-    def _column_rows(self, indent: str, c0: str, n: str) -> list[str]:
+    def _column_rows(self, indent: str) -> list[str]:
         return [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, {c0}, {n}, {self._buffer(x.attr)});"
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, 0, N, {self._buffer(x.attr)});"
             for x in self.column_loads
         ]
 
-    def _partials(self, indent: str, c0: str, n: str) -> list[str]:
+    def _columns(self, indent: str) -> list[str]:
+        most = len(self._buffers()) - len(self.column_loads)
         out = []
-        for k, name in enumerate(self.sums):
-            begin, end = (c0, n) if self.by_row else ("c0", "c0 + n")
-            shift = "" if self.by_row else " + c0"
-            out.append(f"{indent}zero_partial<C>(a, chunk, {len(self.sums)}, {k}, {begin}, {end});")
-            out.append(f"{indent}C* {name}_sum = partial_row<C>(a, chunk, {len(self.sums)}, {k}){shift};")
+        for k, x in enumerate(self.column_loads):
+            buffer = f"block_buffer<C>(scratch, {most + k * COLUMNS // BLOCK})"
+            load = f"load_row<C>(a, {self._operand(x.attr)}, 0, c_begin, c_end - c_begin, {buffer})"
+            out.append(f"{indent}const C* {x.attr}_columns = {load};")
         return out
+
+    def _zeroed(self, indent: str, begin: str, end: str) -> list[str]:
+        count = len(self.sums)
+        return [f"{indent}zero_partial<C>(a, chunk, {count}, {k}, {begin}, {end});" for k in range(count)]
+
+    def _partials(self, indent: str, shift: str) -> list[str]:
+        count = len(self.sums)
+        return [
+            f"{indent}C* {name}_sum = partial_row<C>(a, chunk, {count}, {k}){shift};"
+            for k, name in enumerate(self.sums)
+        ]
 
     def _where(self, c0: str, n: str) -> str:
         return "row, panel" if self.by_row else f"row, {c0}, {n}"

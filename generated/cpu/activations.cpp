@@ -13,9 +13,9 @@ template <class C>
 AVO_KERNEL void relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -33,9 +33,9 @@ template <class C>
 AVO_KERNEL void relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -56,9 +56,9 @@ AVO_KERNEL void leaky_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C negative_slope = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -77,9 +77,9 @@ AVO_KERNEL void leaky_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int6
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C negative_slope = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -99,9 +99,9 @@ template <class C>
 AVO_KERNEL void squared_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -120,9 +120,9 @@ template <class C>
 AVO_KERNEL void squared_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -145,9 +145,9 @@ AVO_KERNEL void hardtanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   using V = Vec<C>;
   const C max_val = C(a->scalars[0]);
   const C min_val = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -167,9 +167,9 @@ AVO_KERNEL void hardtanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
   using V = Vec<C>;
   const C min_val = C(a->scalars[0]);
   const C max_val = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -189,9 +189,9 @@ template <class C>
 AVO_KERNEL void hardsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -209,9 +209,9 @@ template <class C>
 AVO_KERNEL void hardsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -231,9 +231,9 @@ template <class C>
 AVO_KERNEL void hardswish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -251,9 +251,9 @@ template <class C>
 AVO_KERNEL void hardswish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -275,9 +275,9 @@ AVO_KERNEL void elu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -296,9 +296,9 @@ AVO_KERNEL void elu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -318,9 +318,9 @@ template <class C>
 AVO_KERNEL void selu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -338,9 +338,9 @@ template <class C>
 AVO_KERNEL void selu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -362,9 +362,9 @@ AVO_KERNEL void celu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C t1 = m_recip(alpha);
@@ -384,9 +384,9 @@ AVO_KERNEL void celu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -408,9 +408,9 @@ template <class C>
 AVO_KERNEL void sigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -429,20 +429,19 @@ template <class C>
 AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 3));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V y = part.load(y_row + c);
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, y * (m_sigmoid_rest(x, y) * grad));
+        const V t1 = m_sigmoid(x);
+        part.store(grad_x_row + c, t1 * (m_sigmoid_rest(x, t1) * grad));
       });
-      close_row<C>(a, 3, row, c0, n, grad_x_row);
+      close_row<C>(a, 2, row, c0, n, grad_x_row);
     }
   }
 }
@@ -453,9 +452,9 @@ template <class C>
 AVO_KERNEL void tanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -473,9 +472,9 @@ template <class C>
 AVO_KERNEL void tanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* y_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -495,9 +494,9 @@ template <class C>
 AVO_KERNEL void logsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -515,9 +514,9 @@ template <class C>
 AVO_KERNEL void logsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -539,9 +538,9 @@ AVO_KERNEL void softplus_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
   using V = Vec<C>;
   const C beta = C(a->scalars[0]);
   const C threshold = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C t1 = m_recip(beta);
@@ -563,9 +562,9 @@ AVO_KERNEL void softplus_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
   using V = Vec<C>;
   const C beta = C(a->scalars[0]);
   const C threshold = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -586,9 +585,9 @@ template <class C>
 AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -606,9 +605,9 @@ template <class C>
 AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -627,9 +626,9 @@ template <class C>
 AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -650,9 +649,9 @@ template <class C>
 AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -680,9 +679,9 @@ template <class C>
 AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -700,9 +699,9 @@ template <class C>
 AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -723,9 +722,9 @@ template <class C>
 AVO_KERNEL void quick_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -743,9 +742,9 @@ template <class C>
 AVO_KERNEL void quick_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -767,9 +766,9 @@ template <class C>
 AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* y_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -790,9 +789,9 @@ template <class C>
 AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));

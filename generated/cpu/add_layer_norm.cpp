@@ -88,16 +88,16 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* bias_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* bias_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 5));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
-      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 2));
+      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block = V(C(0));
@@ -151,8 +151,8 @@ AVO_KERNEL void add_layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_beg
       close_row<C>(a, 3, row, panel, y_row);
       close_row<C>(a, 4, row, panel, residual_out_row);
     }
-    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -164,16 +164,16 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 5));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
-      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 2));
+      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block = V(C(0));
@@ -227,8 +227,8 @@ AVO_KERNEL void add_layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_b
       close_row<C>(a, 3, row, panel, y_row);
       close_row<C>(a, 4, row, panel, residual_out_row);
     }
-    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -240,17 +240,17 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
-  const C* bias_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 5));
+  const C* bias_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 6));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* y_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
-      C* residual_out_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 5));
-      C* t1_row = row_buffer<C>(a, scratch, 6);
+      C* y_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
+      C* residual_out_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block = V(C(0));
@@ -305,8 +305,8 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t 
       close_row<C>(a, 4, row, panel, y_row);
       close_row<C>(a, 5, row, panel, residual_out_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 5));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -415,9 +415,9 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* grad_residual_out_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -435,16 +435,19 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+        });
+      }
     }
   }
 }
@@ -560,23 +563,26 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C rstd = load_stat<C>(a, 2, row);
-      const C mean = load_stat<C>(a, 3, row);
-      const C residue = load_stat<C>(a, 4, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V centred = residual_out - V(mean);
-        const V y = V(rstd) * (centred - V(residue));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C rstd = load_stat<C>(a, 2, row);
+        const C mean = load_stat<C>(a, 3, row);
+        const C residue = load_stat<C>(a, 4, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V centred = residual_out - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        });
+      }
     }
   }
 }
@@ -588,7 +594,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 4));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
@@ -597,7 +603,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
       const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 4));
+      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 3));
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
       const C residue = load_stat<C>(a, 6, row);
@@ -632,7 +638,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -643,7 +649,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 4));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -654,7 +660,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
       const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 4));
+      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 3));
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
       const C residue = load_stat<C>(a, 6, row);
@@ -691,7 +697,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -702,14 +708,14 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -743,7 +749,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, 
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -754,7 +760,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -763,7 +769,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -799,7 +805,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(const AvoCpuArgs* a, int64
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -809,26 +815,29 @@ template <class C>
 AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
-    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+  zero_partial<C>(a, chunk, 2, 0, col_begin, col_end);
+  zero_partial<C>(a, chunk, 2, 1, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C rstd = load_stat<C>(a, 2, row);
-      const C mean = load_stat<C>(a, 3, row);
-      const C residue = load_stat<C>(a, 4, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V centred = residual_out - V(mean);
-        const V y = V(rstd) * (centred - V(residue));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+        const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C rstd = load_stat<C>(a, 2, row);
+        const C mean = load_stat<C>(a, 3, row);
+        const C residue = load_stat<C>(a, 4, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V centred = residual_out - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+        });
+      }
     }
   }
 }
@@ -840,10 +849,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 4));
   zero_partial<C>(a, chunk, 2, 0, 0, N);
-  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   zero_partial<C>(a, chunk, 2, 1, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
@@ -853,7 +862,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
       const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 4));
+      C* grad_x_row = open_row<C>(a, 7, row, panel, row_buffer<C>(a, scratch, 3));
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
       const C residue = load_stat<C>(a, 6, row);
@@ -891,7 +900,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 7, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -902,10 +911,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 2, 0, 0, N);
-  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   zero_partial<C>(a, chunk, 2, 1, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
@@ -913,7 +922,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* grad_y_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_out_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -950,7 +959,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(const AvoCpuArgs* a, 
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 

@@ -65,16 +65,16 @@ AVO_KERNEL void add_rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_beg
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 5));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* residual_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
-      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 2));
+      C* residual_out_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block = V(C(0));
@@ -105,8 +105,8 @@ AVO_KERNEL void add_rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_beg
       close_row<C>(a, 3, row, panel, y_row);
       close_row<C>(a, 4, row, panel, residual_out_row);
     }
-    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -195,9 +195,9 @@ template <class C>
 AVO_KERNEL void add_rms_norm_backward_from_residual_out(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* grad_residual_out_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -215,20 +215,23 @@ template <class C>
 AVO_KERNEL void add_rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C rstd = load_stat<C>(a, 2, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad_y = part.load(grad_y_row + c);
-        const V residual_out = part.load(residual_out_row + c);
-        const V y = V(rstd) * residual_out;
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_y_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* residual_out_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C rstd = load_stat<C>(a, 2, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad_y = part.load(grad_y_row + c);
+          const V residual_out = part.load(residual_out_row + c);
+          const V y = V(rstd) * residual_out;
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        });
+      }
     }
   }
 }
@@ -240,7 +243,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t r
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 4));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
@@ -249,7 +252,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t r
       const C* residual_out_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_y_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -274,7 +277,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t r
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -285,7 +288,7 @@ AVO_KERNEL void add_rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_be
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 4));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -296,7 +299,7 @@ AVO_KERNEL void add_rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_be
       const C* residual_out_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_y_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_residual_out_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -322,7 +325,7 @@ AVO_KERNEL void add_rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_be
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -333,14 +336,14 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, in
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* residual_out_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_y_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -364,7 +367,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y_to_x(const AvoCpuArgs* a, in
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -375,7 +378,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -384,7 +387,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* residual_out_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_y_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -409,7 +412,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y(const AvoCpuArgs* a, int64_t
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 

@@ -294,9 +294,9 @@ AVO_KERNEL void cross_entropy_rows_backward(const AvoCpuArgs* a, int64_t row_beg
   using V = Vec<C>;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t target = load_whole_number(a, 1, row);
@@ -332,9 +332,9 @@ AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
   const C label_smoothing = C(a->scalars[2]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t target = load_whole_number(a, 1, row);
@@ -372,9 +372,9 @@ AVO_KERNEL void cross_entropy_rows_backward_weight(const AvoCpuArgs* a, int64_t 
   using V = Vec<C>;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 7, row, c0, n, block_buffer<C>(scratch, 1));
       const int64_t target = load_whole_number(a, 1, row);
@@ -411,12 +411,12 @@ AVO_KERNEL void cross_entropy_rows_backward_weight_yes(const AvoCpuArgs* a, int6
   const C ignore_index = C(a->scalars[0]);
   const C label_smoothing = C(a->scalars[1]);
   const C z_loss = C(a->scalars[2]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 1));
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 2));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
-      C* grad_x_row = open_row<C>(a, 8, row, panel, row_buffer<C>(a, scratch, 2));
+      C* grad_x_row = open_row<C>(a, 8, row, panel, row_buffer<C>(a, scratch, 1));
       const int64_t target = load_whole_number(a, 2, row);
       const C grad = load_stat<C>(a, 3, row);
       const C largest = load_stat<C>(a, 4, row);
@@ -452,7 +452,7 @@ AVO_KERNEL void cross_entropy_rows_backward_weight_yes(const AvoCpuArgs* a, int6
       });
       close_row<C>(a, 8, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 8, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 8, panel, row_buffer<C>(a, scratch, 1));
   }
 }
 

@@ -13,9 +13,9 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -35,9 +35,9 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -60,9 +60,9 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -82,9 +82,9 @@ template <class C>
 AVO_KERNEL void sigmoid_gate_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* x_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -110,9 +110,9 @@ template <class C>
 AVO_KERNEL void reglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -132,9 +132,9 @@ template <class C>
 AVO_KERNEL void reglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -154,9 +154,9 @@ template <class C>
 AVO_KERNEL void reglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -178,9 +178,9 @@ template <class C>
 AVO_KERNEL void reglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -206,9 +206,9 @@ template <class C>
 AVO_KERNEL void geglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -228,9 +228,9 @@ template <class C>
 AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -252,9 +252,9 @@ template <class C>
 AVO_KERNEL void geglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -274,9 +274,9 @@ template <class C>
 AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -299,9 +299,9 @@ template <class C>
 AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -327,9 +327,9 @@ template <class C>
 AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -351,9 +351,9 @@ template <class C>
 AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -379,9 +379,9 @@ template <class C>
 AVO_KERNEL void geglu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -410,9 +410,9 @@ template <class C>
 AVO_KERNEL void swiglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -432,9 +432,9 @@ template <class C>
 AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_up_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -454,9 +454,9 @@ template <class C>
 AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -479,9 +479,9 @@ template <class C>
 AVO_KERNEL void swiglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -509,9 +509,9 @@ AVO_KERNEL void swiglu_oai_forward(const AvoCpuArgs* a, int64_t row_begin, int64
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -536,9 +536,9 @@ AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -566,9 +566,9 @@ AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_beg
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -597,9 +597,9 @@ AVO_KERNEL void swiglu_oai_backward(const AvoCpuArgs* a, int64_t row_begin, int6
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -630,9 +630,9 @@ template <class C>
 AVO_KERNEL void glu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* half_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -652,9 +652,9 @@ template <class C>
 AVO_KERNEL void glu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* half_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -680,9 +680,9 @@ template <class C>
 AVO_KERNEL void reglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -702,9 +702,9 @@ template <class C>
 AVO_KERNEL void reglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -730,9 +730,9 @@ template <class C>
 AVO_KERNEL void geglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -752,9 +752,9 @@ template <class C>
 AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -776,9 +776,9 @@ template <class C>
 AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -804,9 +804,9 @@ template <class C>
 AVO_KERNEL void geglu_packed_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -835,9 +835,9 @@ template <class C>
 AVO_KERNEL void swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -857,9 +857,9 @@ template <class C>
 AVO_KERNEL void swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -888,9 +888,9 @@ AVO_KERNEL void swiglu_oai_packed_forward(const AvoCpuArgs* a, int64_t row_begin
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -916,9 +916,9 @@ AVO_KERNEL void swiglu_oai_packed_backward(const AvoCpuArgs* a, int64_t row_begi
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -949,9 +949,9 @@ template <class C>
 AVO_KERNEL void swiglu_interleaved_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -971,9 +971,9 @@ template <class C>
 AVO_KERNEL void swiglu_interleaved_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -1002,9 +1002,9 @@ AVO_KERNEL void swiglu_oai_interleaved_forward(const AvoCpuArgs* a, int64_t row_
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* y_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -1030,9 +1030,9 @@ AVO_KERNEL void swiglu_oai_interleaved_backward(const AvoCpuArgs* a, int64_t row
   using V = Vec<C>;
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* gate_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* up_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -1063,23 +1063,28 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    const C* up_bias_row = load_row<C>(a, 2, 0, c0, n, block_buffer<C>(scratch, 2));
-    const C* gate_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 2, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 3));
+    const C* gate_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 7));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      C* y_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 4));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        part.store(y_row + c, sums * m_x_sigmoid(gate + gate_bias));
-      });
-      close_row<C>(a, 4, row, c0, n, y_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        C* y_row = open_row<C>(a, 4, row, c0, n, block_buffer<C>(scratch, 2));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          part.store(y_row + c, sums * m_x_sigmoid(gate + gate_bias));
+        });
+        close_row<C>(a, 4, row, c0, n, y_row);
+      }
     }
   }
 }
@@ -1090,30 +1095,35 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, block_buffer<C>(scratch, 4));
-    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
-    C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
-    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
-    C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+  zero_partial<C>(a, chunk, 2, 0, col_begin, col_end);
+  zero_partial<C>(a, chunk, 2, 1, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 3));
+    const C* gate_bias_columns = load_row<C>(a, 4, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 7));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V grad = part.load(grad_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        const V t1 = gate + gate_bias;
-        const V s = m_sigmoid(t1);
-        part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
-        part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + m_x_sigmoid(t1) * grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+        C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+        const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V grad = part.load(grad_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
+          part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + m_x_sigmoid(t1) * grad);
+        });
+      }
     }
   }
 }
@@ -1124,30 +1134,35 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, block_buffer<C>(scratch, 4));
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 5));
+    const C* gate_bias_columns = load_row<C>(a, 4, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 9));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
-      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
-      C* grad_up_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 6));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V grad = part.load(grad_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        const V t1 = gate + gate_bias;
-        const V s = m_sigmoid(t1);
-        part.store(grad_gate_row + c, sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
-        part.store(grad_up_row + c, m_x_sigmoid(t1) * grad);
-      });
-      close_row<C>(a, 5, row, c0, n, grad_gate_row);
-      close_row<C>(a, 6, row, c0, n, grad_up_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+        C* grad_gate_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 3));
+        C* grad_up_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 4));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V grad = part.load(grad_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          part.store(grad_gate_row + c, sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
+          part.store(grad_up_row + c, m_x_sigmoid(t1) * grad);
+        });
+        close_row<C>(a, 5, row, c0, n, grad_gate_row);
+        close_row<C>(a, 6, row, c0, n, grad_up_row);
+      }
     }
   }
 }
@@ -1158,38 +1173,43 @@ template <class C>
 AVO_KERNEL void bias_swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, block_buffer<C>(scratch, 3));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, block_buffer<C>(scratch, 4));
-    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
-    C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
-    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
-    C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+  zero_partial<C>(a, chunk, 2, 0, col_begin, col_end);
+  zero_partial<C>(a, chunk, 2, 1, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 5));
+    const C* gate_bias_columns = load_row<C>(a, 4, 0, c_begin, c_end - c_begin, block_buffer<C>(scratch, 9));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
-      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 5));
-      C* grad_up_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 6));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V grad = part.load(grad_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        const V t1 = gate + gate_bias;
-        const V s = m_sigmoid(t1);
-        const V t2 = sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s);
-        const V t3 = m_x_sigmoid(t1) * grad;
-        part.store(grad_gate_row + c, t2);
-        part.store(grad_up_row + c, t3);
-        part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + t2);
-        part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + t3);
-      });
-      close_row<C>(a, 5, row, c0, n, grad_gate_row);
-      close_row<C>(a, 6, row, c0, n, grad_up_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+        C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+        const C* up_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C* gate_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+        C* grad_gate_row = open_row<C>(a, 5, row, c0, n, block_buffer<C>(scratch, 3));
+        C* grad_up_row = open_row<C>(a, 6, row, c0, n, block_buffer<C>(scratch, 4));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V grad = part.load(grad_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          const V t2 = sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s);
+          const V t3 = m_x_sigmoid(t1) * grad;
+          part.store(grad_gate_row + c, t2);
+          part.store(grad_up_row + c, t3);
+          part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + t2);
+          part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + t3);
+        });
+        close_row<C>(a, 5, row, c0, n, grad_gate_row);
+        close_row<C>(a, 6, row, c0, n, grad_up_row);
+      }
     }
   }
 }

@@ -15,14 +15,14 @@ AVO_KERNEL void gated_rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 2));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block[2] = {V(C(0)), V(C(0))};
@@ -45,7 +45,7 @@ AVO_KERNEL void gated_rms_norm_forward(const AvoCpuArgs* a, int64_t row_begin, i
       });
       close_row<C>(a, 3, row, panel, y_row);
     }
-    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -57,15 +57,15 @@ AVO_KERNEL void gated_rms_norm_forward_gate_first(const AvoCpuArgs* a, int64_t r
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 4));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
-      C* t1_row = row_buffer<C>(a, scratch, 4);
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 2));
+      C* t1_row = row_buffer<C>(a, scratch, 3);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block = V(C(0));
@@ -90,7 +90,7 @@ AVO_KERNEL void gated_rms_norm_forward_gate_first(const AvoCpuArgs* a, int64_t r
       });
       close_row<C>(a, 3, row, panel, y_row);
     }
-    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -100,22 +100,25 @@ template <class C>
 AVO_KERNEL void gated_rms_norm_backward_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
-      const C rstd = load_stat<C>(a, 3, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V gate = part.load(gate_row + c);
-        const V grad = part.load(grad_row + c);
-        const V y = x * V(rstd);
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * (m_x_sigmoid(gate) * grad));
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+        const C rstd = load_stat<C>(a, 3, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V gate = part.load(gate_row + c);
+          const V grad = part.load(grad_row + c);
+          const V y = x * V(rstd);
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * (m_x_sigmoid(gate) * grad));
+        });
+      }
     }
   }
 }
@@ -127,7 +130,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_gate(const AvoCpuArgs* a, int64_t r
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 6));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
@@ -136,9 +139,9 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_gate(const AvoCpuArgs* a, int64_t r
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 5));
-      C* t1_row = row_buffer<C>(a, scratch, 6);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 4));
+      C* t1_row = row_buffer<C>(a, scratch, 5);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -172,8 +175,8 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_gate(const AvoCpuArgs* a, int64_t r
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 5));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -184,7 +187,7 @@ AVO_KERNEL void gated_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 6));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -195,9 +198,9 @@ AVO_KERNEL void gated_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 5));
-      C* t1_row = row_buffer<C>(a, scratch, 6);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 4));
+      C* t1_row = row_buffer<C>(a, scratch, 5);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -232,8 +235,8 @@ AVO_KERNEL void gated_rms_norm_backward(const AvoCpuArgs* a, int64_t row_begin, 
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 5));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -244,7 +247,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x(const AvoCpuArgs* a, int64_t row_be
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 5));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
@@ -253,8 +256,8 @@ AVO_KERNEL void gated_rms_norm_backward_to_x(const AvoCpuArgs* a, int64_t row_be
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -280,7 +283,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x(const AvoCpuArgs* a, int64_t row_be
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -291,7 +294,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(const AvoCpuArgs* a, int64_t
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 5));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -302,8 +305,8 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(const AvoCpuArgs* a, int64_t
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* gate_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -331,7 +334,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(const AvoCpuArgs* a, int64_t
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -341,22 +344,25 @@ template <class C>
 AVO_KERNEL void gated_rms_norm_backward_gate_first_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
-      const C rstd = load_stat<C>(a, 3, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V gate = part.load(gate_row + c);
-        const V grad = part.load(grad_row + c);
-        const V y = x * m_x_sigmoid(gate) * V(rstd);
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* gate_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C* grad_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
+        const C rstd = load_stat<C>(a, 3, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V gate = part.load(gate_row + c);
+          const V grad = part.load(grad_row + c);
+          const V y = x * m_x_sigmoid(gate) * V(rstd);
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        });
+      }
     }
   }
 }
@@ -368,7 +374,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(const AvoCpuArgs* a
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 7));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
@@ -377,10 +383,10 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(const AvoCpuArgs* a
       const C* gate_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 5));
-      C* t1_row = row_buffer<C>(a, scratch, 6);
-      C* t1_row_ = row_buffer<C>(a, scratch, 7);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 4));
+      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* t1_row_ = row_buffer<C>(a, scratch, 6);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -417,8 +423,8 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(const AvoCpuArgs* a
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 5));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -429,7 +435,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(const AvoCpuArgs* a, int64_t 
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 7));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -440,10 +446,10 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(const AvoCpuArgs* a, int64_t 
       const C* gate_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 5));
-      C* t1_row = row_buffer<C>(a, scratch, 6);
-      C* t1_row_ = row_buffer<C>(a, scratch, 7);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_gate_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 4));
+      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* t1_row_ = row_buffer<C>(a, scratch, 6);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -481,8 +487,8 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(const AvoCpuArgs* a, int64_t 
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 5));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 4));
   }
 }
 
@@ -493,7 +499,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(const AvoCpuArgs* a, int
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 5));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
@@ -502,8 +508,8 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(const AvoCpuArgs* a, int
       const C* gate_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -531,7 +537,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(const AvoCpuArgs* a, int
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 
@@ -542,7 +548,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(const AvoCpuArgs*
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 3));
+  const C* weight_row = load_row<C>(a, 3, 0, 0, N, row_buffer<C>(a, scratch, 6));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -553,9 +559,9 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(const AvoCpuArgs*
       const C* gate_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
       const C* grad_row = load_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 4));
-      C* t1_row = row_buffer<C>(a, scratch, 5);
-      C* t1_row_ = row_buffer<C>(a, scratch, 6);
+      C* grad_x_row = open_row<C>(a, 5, row, panel, row_buffer<C>(a, scratch, 3));
+      C* t1_row = row_buffer<C>(a, scratch, 4);
+      C* t1_row_ = row_buffer<C>(a, scratch, 5);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -586,7 +592,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(const AvoCpuArgs*
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 4));
+    store_panel<C>(a, 5, panel, row_buffer<C>(a, scratch, 3));
   }
 }
 

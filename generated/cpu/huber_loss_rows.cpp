@@ -46,9 +46,9 @@ AVO_KERNEL void huber_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin,
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C delta = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* target_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));
@@ -75,9 +75,9 @@ AVO_KERNEL void huber_loss_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_b
     int64_t, void* scratch) {
   using V = Vec<C>;
   const C delta = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* target_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));

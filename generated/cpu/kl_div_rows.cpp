@@ -73,9 +73,9 @@ template <class C>
 AVO_KERNEL void kl_div_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* target_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));
@@ -102,9 +102,9 @@ template <class C>
 AVO_KERNEL void kl_div_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* target_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
       const C grad = load_stat<C>(a, 1, row);
@@ -124,9 +124,9 @@ template <class C>
 AVO_KERNEL void kl_div_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* target_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       C* grad_x_row = open_row<C>(a, 3, row, c0, n, block_buffer<C>(scratch, 2));
@@ -152,9 +152,9 @@ template <class C>
 AVO_KERNEL void kl_div_rows_backward_yes_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* target_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 1));
       const C grad = load_stat<C>(a, 1, row);

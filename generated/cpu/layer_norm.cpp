@@ -74,12 +74,12 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* bias_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 1));
+  const C* bias_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 2));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
-      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 1));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_x_block[2] = {V(C(0)), V(C(0))};
@@ -124,7 +124,7 @@ AVO_KERNEL void layer_norm_forward_bias(const AvoCpuArgs* a, int64_t row_begin, 
       });
       close_row<C>(a, 2, row, panel, y_row);
     }
-    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 1));
   }
 }
 
@@ -136,12 +136,12 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 1));
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 2));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
-      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 1));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_x_block[2] = {V(C(0)), V(C(0))};
@@ -186,7 +186,7 @@ AVO_KERNEL void layer_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin
       });
       close_row<C>(a, 2, row, panel, y_row);
     }
-    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 1));
   }
 }
 
@@ -198,13 +198,13 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 1));
-  const C* bias_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* bias_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
-      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 3));
+      C* y_row = open_row<C>(a, 3, row, panel, row_buffer<C>(a, scratch, 1));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_x_block[2] = {V(C(0)), V(C(0))};
@@ -250,7 +250,7 @@ AVO_KERNEL void layer_norm_forward_weight_bias(const AvoCpuArgs* a, int64_t row_
       });
       close_row<C>(a, 3, row, panel, y_row);
     }
-    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 3, panel, row_buffer<C>(a, scratch, 1));
   }
 }
 
@@ -308,16 +308,19 @@ template <class C>
 AVO_KERNEL void layer_norm_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad = part.load(grad_row + c);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+        });
+      }
     }
   }
 }
@@ -379,23 +382,26 @@ template <class C>
 AVO_KERNEL void layer_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C rstd = load_stat<C>(a, 2, row);
-      const C mean = load_stat<C>(a, 3, row);
-      const C residue = load_stat<C>(a, 4, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V grad = part.load(grad_row + c);
-        const V centred = x - V(mean);
-        const V y = V(rstd) * (centred - V(residue));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C rstd = load_stat<C>(a, 2, row);
+        const C mean = load_stat<C>(a, 3, row);
+        const C residue = load_stat<C>(a, 4, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        });
+      }
     }
   }
 }
@@ -407,14 +413,14 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* grad_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -448,7 +454,7 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -459,7 +465,7 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -468,7 +474,7 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* grad_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -504,7 +510,7 @@ AVO_KERNEL void layer_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begi
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -514,26 +520,29 @@ template <class C>
 AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
-    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+  zero_partial<C>(a, chunk, 2, 0, col_begin, col_end);
+  zero_partial<C>(a, chunk, 2, 1, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C rstd = load_stat<C>(a, 2, row);
-      const C mean = load_stat<C>(a, 3, row);
-      const C residue = load_stat<C>(a, 4, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V grad = part.load(grad_row + c);
-        const V centred = x - V(mean);
-        const V y = V(rstd) * (centred - V(residue));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+        const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C rstd = load_stat<C>(a, 2, row);
+        const C mean = load_stat<C>(a, 3, row);
+        const C residue = load_stat<C>(a, 4, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+        });
+      }
     }
   }
 }
@@ -545,10 +554,10 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 2, 0, 0, N);
-  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   zero_partial<C>(a, chunk, 2, 1, 0, N);
+  C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0);
   C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
@@ -556,7 +565,7 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* grad_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* x_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 6, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -593,7 +602,7 @@ AVO_KERNEL void layer_norm_backward_weight_bias(const AvoCpuArgs* a, int64_t row
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 6, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 

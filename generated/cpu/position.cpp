@@ -13,9 +13,9 @@ template <class C>
 AVO_KERNEL void rotary_halves_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* second_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* sin_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* first_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -42,9 +42,9 @@ template <class C>
 AVO_KERNEL void rotary_halves_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -82,9 +82,9 @@ template <class C>
 AVO_KERNEL void rotary_halves_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -111,9 +111,9 @@ template <class C>
 AVO_KERNEL void rotary_pairs_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* second_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* sin_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* first_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -140,9 +140,9 @@ template <class C>
 AVO_KERNEL void rotary_pairs_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));
@@ -180,9 +180,9 @@ template <class C>
 AVO_KERNEL void rotary_pairs_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
       const C* cos_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
       const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
       const C* sin_row = load_row<C>(a, 2, row, c0, n, block_buffer<C>(scratch, 2));

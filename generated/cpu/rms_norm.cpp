@@ -53,12 +53,12 @@ AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, 
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 1));
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 2));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
-      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 1));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block[2] = {V(C(0)), V(C(0))};
@@ -80,7 +80,7 @@ AVO_KERNEL void rms_norm_forward_weight(const AvoCpuArgs* a, int64_t row_begin, 
       });
       close_row<C>(a, 2, row, panel, y_row);
     }
-    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 1));
   }
 }
 
@@ -93,12 +93,12 @@ AVO_KERNEL void rms_norm_forward_weight_one_plus_weight(const AvoCpuArgs* a, int
   using V = Vec<C>;
   const int64_t N = a->N;
   const C eps = C(a->scalars[0]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 1));
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, row_buffer<C>(a, scratch, 2));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
-      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 2));
+      C* y_row = open_row<C>(a, 2, row, panel, row_buffer<C>(a, scratch, 1));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block[2] = {V(C(0)), V(C(0))};
@@ -120,7 +120,7 @@ AVO_KERNEL void rms_norm_forward_weight_one_plus_weight(const AvoCpuArgs* a, int
       });
       close_row<C>(a, 2, row, panel, y_row);
     }
-    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 2));
+    store_panel<C>(a, 2, panel, row_buffer<C>(a, scratch, 1));
   }
 }
 
@@ -170,20 +170,23 @@ template <class C>
 AVO_KERNEL void rms_norm_backward_weight_to_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
-    const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
-      const C rstd = load_stat<C>(a, 2, row);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V grad = part.load(grad_row + c);
-        const V y = x * V(rstd);
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* x_row = load_row<C>(a, 0, row, c0, n, block_buffer<C>(scratch, 0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, block_buffer<C>(scratch, 1));
+        const C rstd = load_stat<C>(a, 2, row);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V y = x * V(rstd);
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        });
+      }
     }
   }
 }
@@ -196,14 +199,14 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_b
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -227,7 +230,7 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(const AvoCpuArgs* a, int64_t row_b
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -239,7 +242,7 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -248,7 +251,7 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -273,7 +276,7 @@ AVO_KERNEL void rms_norm_backward_weight(const AvoCpuArgs* a, int64_t row_begin,
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -285,14 +288,14 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight_to_x(const AvoCpuArgs* 
     int64_t, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, row_buffer<C>(a, scratch, 0));
     load_panel<C>(a, 1, panel, row_buffer<C>(a, scratch, 1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -316,7 +319,7 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight_to_x(const AvoCpuArgs* 
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 
@@ -328,7 +331,7 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight(const AvoCpuArgs* a, in
     int64_t chunk, void* scratch) {
   using V = Vec<C>;
   const int64_t N = a->N;
-  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 2));
+  const C* weight_row = load_row<C>(a, 2, 0, 0, N, row_buffer<C>(a, scratch, 3));
   zero_partial<C>(a, chunk, 1, 0, 0, N);
   C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0);
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
@@ -337,7 +340,7 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight(const AvoCpuArgs* a, in
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, row_buffer<C>(a, scratch, 0));
       const C* grad_row = load_row<C>(a, 1, row, panel, row_buffer<C>(a, scratch, 1));
-      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 3));
+      C* grad_x_row = open_row<C>(a, 4, row, panel, row_buffer<C>(a, scratch, 2));
       const C rstd = load_stat<C>(a, 3, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -362,7 +365,7 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight(const AvoCpuArgs* a, in
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
-    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 3));
+    store_panel<C>(a, 4, panel, row_buffer<C>(a, scratch, 2));
   }
 }
 

@@ -42,7 +42,7 @@ typedef struct AvoCpuArgs {
   const AvoOperand *operands;
   const double *scalars;
   int64_t M, N;
-  int32_t row_dims; // at least 1
+  int32_t row_dims;   // at least 1
   int32_t panel_rows; // 1 where no operand is panelled; a row buffer of class row has room for so many rows
   int64_t row_sizes[AVO_MAX_ROW_DIMS];
   void *partials; // compute dtype, [chunk][sum][N]; null when the kernel has no sums

@@ -536,10 +536,7 @@ AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, const R
 template <class C> AVO_INLINE C *partial_row(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
   return (C *)a->partials + (chunk * sums + k) * a->N;
 }
-template <class C> AVO_INLINE void zero_partial(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
-  __builtin_memset(partial_row<C>(a, chunk, sums, k), 0, size_t(a->N) * sizeof(C));
-}
-// The same for a kernel of class pointwise, which owns the columns [begin, end) only.
+// Zeroes those of the columns [begin, end): of a kernel of class pointwise, which owns those only, or all.
 template <class C>
 AVO_INLINE void zero_partial(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k, int64_t begin, int64_t end) {
   __builtin_memset(partial_row<C>(a, chunk, sums, k) + begin, 0, size_t(end - begin) * sizeof(C));
