@@ -11,7 +11,8 @@ have variants of the same tiles. The file says each of these once:
 - ``params`` stand with the family instead of each step; ``source`` only where a family shares another's template.
 - ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to. In one, ``cuda`` has a row ``[when,
   families of the steps, min_arch, limit]`` for each alternative, without a last 0 and null.
-- of an argument, ``optional`` and ``none`` only where they say something.
+- of an argument, ``optional`` and ``none`` only where they say something; of a CPU kernel, no empty list of scalars or
+  sums.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ class Cases(Sequence[Json]):
         key, returns, position = self._entries[index]
         graph = self._graphs[position]
         cuda = [self._alternative_of(*row) for row in graph["cuda"]]
-        return {"key": key, "returns": list(map(bool, returns)), **graph, "cuda": cuda}
+        cpu = graph["cpu"] and _with(graph["cpu"], {"scalars": [], "sums": []})
+        return {"key": key, "returns": list(map(bool, returns)), **graph, "cpu": cpu, "cuda": cuda}
 
     def _alternative_of(
         self, when: str, families: list[str], min_arch: int = 0, limit: Json | None = None
@@ -195,7 +197,8 @@ def _operator_to(operator: Json) -> Json:
 
     def case_to(case: Json) -> list[Any]:
         cuda = [_alternative_to(a) for a in case["cuda"]]
-        graph = json.dumps({"cpu": case["cpu"], "cuda": cuda, "expression": case["expression"]})
+        cpu = case["cpu"] and {name: value for name, value in case["cpu"].items() if value != []}
+        graph = json.dumps({"cpu": cpu, "cuda": cuda, "expression": case["expression"]})
         return [case["key"], list(map(int, case["returns"])), graphs.setdefault(graph, len(graphs))]
 
     ops = [
@@ -216,7 +219,11 @@ _DEFAULTS: dict[str, Json] = {"tensor": {"optional": False}, "float": {"optional
 
 
 def _argument_of(entry: Json) -> Json:
-    return {**_DEFAULTS.get(entry["kind"], {}), **entry}
+    return _with(entry, _DEFAULTS.get(entry["kind"], {}))
+
+
+def _with(entry: Json, defaults: Json) -> Json:
+    return {**entry, **{name: value for name, value in defaults.items() if name not in entry}}
 
 
 def _argument_to(argument: Json) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -215,12 +216,28 @@ def number(record: OpDef, name: str) -> float:
     return 1e-3 if name == "eps" else 2.0 if default is None else float(default) or 0.1
 
 
+class Positive(tuple[int, ...]):
+    """The shape of a tensor of positive numbers."""
+
+
+@functools.cache
+def of_positive(name: str) -> bool:
+    """Whether an operator is not a number where numbers are negative, as a logarithm is: its tests take positive ones."""
+    record = RECORDS[name]
+    tries = [build(call, torch.float64, "cpu") for call in _calls(record, 4, 6, tuple)]
+    return any(bool(r.isnan().any()) for arguments in tries for r in reference(record, arguments))
+
+
 def calls(record: OpDef, m: int, n: int) -> list[dict[str, Any]]:
     """One call of (m, n) for each pattern of the record: shapes for tensors, plain values otherwise."""
+    return _calls(record, m, n, Positive if of_positive(record.name) else tuple)
+
+
+def _calls(record: OpDef, m: int, n: int, kind_of_shape: type[Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{}]
     for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
         kind = str(a.type)
-        shape: Any = record.shape_of(a.name, m, n)
+        shape: Any = kind_of_shape(record.shape_of(a.name, m, n))
         if a.name in record.integers:
             shape = Whole(shape, n)
         if kind == "Tensor":
@@ -249,7 +266,8 @@ def build(
     out = {}
     for name, value in call.items():
         if isinstance(value, tuple):
-            tensor = torch.randn(value, generator=generator, dtype=torch.float64).to(dtype).to(device)
+            wide = torch.randn(value, generator=generator, dtype=torch.float64)
+            tensor = (wide.abs() if isinstance(value, Positive) else wide).to(dtype).to(device)
             out[name] = layout(tensor) if layout is not None else tensor
         elif isinstance(value, Whole):
             whole = torch.randint(max(value.high, 1), value.shape, generator=generator).to(device)

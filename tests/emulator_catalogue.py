@@ -2,6 +2,7 @@
 
     python tests/emulator_catalogue.py --compile
     python tests/emulator_catalogue.py OPERATOR X,W [X,W ...]      dtypes of row and column operands
+    python tests/emulator_catalogue.py --formulas 0/3 X,W [X,W ...]      a third of the other operators
 
 Each kernel runs at both sides of every width where the plan changes, on contiguous, sliced and odd rows, in three
 orders of threads and over two fills of memory: the results are the same to the bit, and near float64. Under the
@@ -30,12 +31,14 @@ from catalogue import (
     assert_close,
     gradient_roundings,
     number,
+    of_positive,
     real,
     saves_a_result,
 )
 
 import avo_ops
 from avo_ops import testing
+from avo_ops.generator import emulator
 from avo_ops.registry import native_library
 from avo_ops.registry.native import CudaTarget
 
@@ -47,6 +50,7 @@ EVERYTHING = os.environ.get("AVO_OPS_EMULATOR") == "all"
 MANY = 20  # families
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
+FORMULA_WIDTHS = (7, 300)
 # Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
 # three; a wider one runs if it brings a kernel that has not run (for one call of an op: in any case), and twice if it
 # brings a template that has not.
@@ -112,15 +116,17 @@ class Call:
                         found[arg["name"]] = int(found[arg["name"]])
         return found
 
-    @staticmethod
     def tensor(
-        arg: dict[str, Any], m: int, n: int, pair: Pair, layout: str, generator: torch.Generator
+        self, arg: dict[str, Any], m: int, n: int, pair: Pair, layout: str, generator: torch.Generator
     ) -> torch.Tensor:
         width = n * len(arg.get("parts", (1,)))
         shape = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
         if arg.get("integer"):
             return torch.randint(n, shape, generator=generator)
-        tensor = torch.randn(shape, generator=generator, dtype=torch.float64).to(pair.of(arg["span"]))
+        wide = torch.randn(shape, generator=generator, dtype=torch.float64)
+        if of_positive(RECORD_OF[self.op["name"]].name) and not arg["name"].startswith("grad"):
+            wide = wide.abs()
+        tensor = wide.to(pair.of(arg["span"]))
         return LAYOUTS[layout](tensor) if arg["span"] == "MN" else tensor
 
     def run(self, arguments: dict[str, Any]) -> tuple[torch.Tensor | None, ...]:
@@ -194,7 +200,8 @@ class Operator:
         for arg in self.public["args"]:
             name = arg["name"]
             value = arguments.get(name)
-            if arg["kind"] == "tensor" and value is None and (not arg["optional"] or name in wanted):
+            hidden = name in wanted and name not in arguments  # the backward takes no such argument
+            if arg["kind"] == "tensor" and value is None and (not arg["optional"] or hidden):
                 value = call.tensor(arg, m, n, pair, layout, generator)
             public[name] = value
         saved = dict(zip((r["name"] for r in self.forward["returns"]), self._forward(public), strict=True))
@@ -231,6 +238,8 @@ class Operator:
         positions = self.entry["autograd"]["gradients"]
         found: list[torch.Tensor | None] = [None] * len(mask)
         for name in self.wanted(mask):
+            if exact[name] is None:
+                continue
             (found[positions[name]],) = torch.autograd.grad(
                 [r for r, _ in given],
                 exact[name],
@@ -309,6 +318,12 @@ class Operator:
             assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
 
 
+def other_paths() -> list[str]:
+    """Calls that no CUDA kernel served."""
+    paths = {path.partition(" / ")[2] for path in avo_ops.stats()}
+    return [path for path in paths if path == "definition" or path.startswith("cpu/")]
+
+
 def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
     """Runs all of an operator's kernels for pairs of dtypes; a line about each op."""
     operator = Operator(name)
@@ -326,9 +341,8 @@ def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
             if any(alternative["when"] == "flat" for alternative in call.case["cuda"]):
                 count += operator.check_widths(call, pair, "sliced rows", ARCHS[0])
         yield f"{op['name']} {pair.x},{pair.w}: {count} calls, {time.perf_counter() - start:.1f} s"
-    ran = {path.partition(" / ")[2] for path in avo_ops.stats()}
-    assert not [path for path in ran if path == "definition" or path.startswith("cpu/")], ran
-    missing = {f"cuda/{kernel}" for kernel in wanted} - ran
+    assert not other_paths(), name
+    missing = {f"cuda/{kernel}" for kernel in wanted} - {path.partition(" / ")[2] for path in avo_ops.stats()}
     assert not missing, f"{name}: kernels that no width reached: {sorted(missing)}"
 
 
@@ -347,11 +361,13 @@ def check_formula(name: str, pairs: Sequence[Pair]) -> int:
     operator, count = Operator(name), 0
     if not any(arg.get("span") == "N" for arg in operator.public["args"]):
         pairs = [pair for pair in pairs if pair.x == pair.w]
-    for pair, call, n in itertools.product(pairs, formula_calls(name), (7, 300)):
+    avo_ops.reset_stats()
+    for pair, call, n in itertools.product(pairs, formula_calls(name), FORMULA_WIDTHS):
         kernels = {family for family, _ in call.steps(n, pair, "contiguous", ARCHS[0])}
         assert kernels <= call.families(), f"{name}: the first alternative does not serve N={n}"
         operator.check(call, n, pair, ARCHS[0], RUNS[:1])
         count += 1
+    assert not other_paths(), (name, other_paths())
     return count
 
 
@@ -373,32 +389,29 @@ def chosen() -> list[str]:
     return [n for n in REPRESENTATIVES if EVERYTHING or n not in many or n == kept]
 
 
-def others() -> list[str]:
-    """Operators whose formulas alone are checked."""
-    return [name for name in RECORDS if name not in chosen()]
-
-
-def wanted_families() -> list[str]:
-    """What the checks run: all families of the representatives, and of the others the first alternatives'."""
-    calls = [Call(op, case) for name in chosen() for op in OPERATORS[name]["ops"] for case in op["cases"]]
-    calls += [call for name in others() for call in formula_calls(name)]
-    return sorted({family for call in calls for family in call.families()})
+def others(part: int = 0, parts: int = 1) -> list[str]:
+    """Operators whose formulas alone are checked, or one of some parts of them."""
+    return sorted((name for name in RECORDS if name not in chosen()), key=families_of)[part::parts]
 
 
 def main(args: Sequence[str]) -> None:
     torch.set_grad_enabled(False)
     torch.set_num_threads(1)
     if args[0] == "--compile":
-        start, families = time.perf_counter(), wanted_families()
-        testing.compile_kernels(families)
-        print(f"{len(families)} families in {time.perf_counter() - start:.0f} s")
+        start, wanted = time.perf_counter(), {family for name in chosen() for family in families(name)}
+        testing.compile_kernels(sorted(wanted))
+        print(f"{len(wanted)} families in {time.perf_counter() - start:.0f} s")
         return
     if args[0] == "--formulas":
-        for name in others():
-            print(
-                f"{name}: {check_formula(name, [Pair(*pair.split(',')) for pair in args[1:]])} calls",
-                flush=True,
-            )
+        emulator.limit_widths(FORMULA_WIDTHS)
+        names = others(*map(int, args[1].split("/")))
+        wanted = {family for name in names for call in formula_calls(name) for family in call.families()}
+        start = time.perf_counter()
+        testing.compile_kernels(sorted(wanted))
+        print(f"{len(wanted)} families in {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        for name in names:
+            count = check_formula(name, [Pair(*pair.split(",")) for pair in args[2:]])
+            print(f"{name}: {count} calls", flush=True)
         return
     for line in check_operator(args[0], [Pair(*pair.split(",")) for pair in args[1:]]):
         print(line, flush=True)

@@ -46,7 +46,7 @@ def test_the_file_says_each_thing_once() -> None:
         assert len(set(graphs)) == len(graphs)
         assert {i for op in operator["ops"] for *_, i in op["cases"]} == set(range(len(graphs)))
     assert all(
-        tuple(DATA["columns"]) == plan_file.COLUMNS and len(r) == len(plan_file.COLUMNS)
+        tuple(DATA["columns"]) == plan_file.COLUMNS and len(r) <= len(plan_file.COLUMNS) and r[-1] != 0
         for t in DATA["tables"]
         for r in t
     )
@@ -73,7 +73,7 @@ def test_a_table_of_two_units_is_refused() -> None:
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "operators": [], "families": {}}))
-    with pytest.raises(RuntimeError, match=r"plan\.json has version 1; this package reads 2$"):
+    with pytest.raises(RuntimeError, match=r"plan\.json has version 1; this package reads 3$"):
         plan_file.load(tmp_path)
 
 

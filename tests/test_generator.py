@@ -1324,32 +1324,37 @@ def test_golden_cpu_kernel() -> None:
     assert_expected_inline(
         text,
         """\
-void row_scale_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+void row_scale_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* grad_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    C* grad_x_row = open_row<C>(a, 3, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    const C s = load_stat<C>(a, 2, row);
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
+      C* grad_x_row = open_row<C>(a, 3, row, panel, buffer(2));
+      const C s = load_stat<C>(a, 2, row);
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          t1_block[chain] = part.sum(t1_block[chain], x * grad);
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      store_stat<C>(a, 4, row, t1);
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
-        t1_block = part.sum(t1_block, x * grad);
+        part.store(grad_x_row + c, V(s) * grad);
       });
-      t1_lanes = t1_lanes + t1_block;
+      close_row<C>(a, 3, row, panel, grad_x_row);
     }
-    const C t1 = hsum(t1_lanes);
-    store_stat<C>(a, 4, row, t1);
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V grad = part.load(grad_row + c);
-      part.store(grad_x_row + c, V(s) * grad);
-    });
-    close_row<C>(a, 3, row, 0, N, grad_x_row);
+    store_panel<C>(a, 3, panel, buffer(2));
   }""",
     )
 

@@ -43,7 +43,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "avo_ops.generator.simplify": ("avo_ops.generator",),
     "avo_ops.generator.schedule": ("avo_ops.generator",),
     "avo_ops.generator.render": ("avo_ops.generator",),
-    "avo_ops.generator.emit_cuda": ("avo_ops.generator", "avo_ops.definitions.record"),
+    "avo_ops.generator.emit_cuda": ("avo_ops.generator", "avo_ops.definitions.record", "avo_ops.plan_file"),
     "avo_ops.generator.emit_cpu": ("avo_ops.generator", "avo_ops.definitions.record"),
     "setup": ("setuptools", "avo_ops.definitions", "avo_ops.generator", "avo_ops.plan_file"),
 }

@@ -87,7 +87,7 @@ class Operand(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p),
         ("dtype", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("panelled", ctypes.c_int32),
         ("col_stride", ctypes.c_int64),
         ("row_strides", ctypes.c_int64 * 8),
     ]
@@ -100,7 +100,7 @@ class CpuArgs(ctypes.Structure):
         ("M", ctypes.c_int64),
         ("N", ctypes.c_int64),
         ("row_dims", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
+        ("panel_rows", ctypes.c_int32),
         ("row_sizes", ctypes.c_int64 * 8),
         ("partials", ctypes.c_void_p),
     ]
@@ -558,7 +558,13 @@ def test_rows_of_any_layout(driver: Driver, source: int, target: int, double: bo
     sizes, n = [2, 3, 4], 37
     rows = [(i, j, k) for i in range(2) for j in range(3) for k in range(4)]
     store = encode(rng.standard_normal(20_000) * 100, source)
-    inputs = [([12 * 50, 4 * 50, 50], 1), ([41, 0, 2000], 3), ([1, 2, 6], 24), ([5000, 900, 200], 0)]
+    inputs = [
+        ([12 * 50, 4 * 50, 50], 1),
+        ([41, 0, 2000], 3),
+        ([900, 300, 75], 2),
+        ([1, 2, 6], 24),
+        ([5000, 900, 200], 0),
+    ]
     outputs = [([12 * 37, 4 * 37, 37], 1), ([1, 2, 6], 24), ([9000, 3000, 700], 5)]
     for in_strides, in_col in inputs:
         for out_strides, out_col in outputs:

@@ -104,9 +104,9 @@ def packaged_units(plan: Mapping[str, Any]) -> list[Unit]:
     ]
 
 
-def family_source(family: str, folder: Path, plan: Mapping[str, Any]) -> str:
-    """The template of a family and one line for each of its variants."""
-    units = units_of(family, plan["families"][family])  # of which several may have the same kernel
+def family_source(family: str, entry: Mapping[str, Any], folder: Path) -> str:
+    """The template of a family, of which the plan has this entry, and one line for each of its variants."""
+    units = units_of(family, entry)  # of which several may have the same kernel
     lines = dict.fromkeys(line for unit in units for line in unit.lines)
     return replace(units[0], lines=tuple(lines)).text(folder)
 

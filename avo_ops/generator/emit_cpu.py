@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..definitions.record import OpDef
-from .ir import Node, Span
+from .ir import LEAVES, PRIMITIVES, Node, Span
 from .plan import Case
 from .render import Body, Names, formula_comment, identifier, row_level
 from .simplify import phase_of
 from .trace import TraceError
 
-# Columns that a pointwise kernel treats at a time: two or three float rows of it stay in the first-level cache.
-BLOCK = 2048
+# Columns that a pointwise kernel treats at a time: AVO_POINTWISE_BLOCK of csrc/cpu/abi.h. Of 2048, the float rows of a
+# bfloat16 backward took half as long again (2048x1024, AMD EPYC 7003). Column operands are staged for COLUMNS at a time:
+# rows are read in longer runs then.
+BLOCK = 512
+COLUMNS = 4 * BLOCK
+
+# What an element costs, where that differs much from the GPU's instructions that ir.PRIMITIVES counts.
+_COSTS = {
+    "exp": 20,
+    "exp_neg_sq": 20,
+    "exp_neg_half_sq": 20,
+    "sigmoid_rest": 20,
+    "round_result": 8,
+    "quotient": 5,
+}
+# From this cost on an element that two passes over a row need is kept in a row buffer between them (a store and a load,
+# and its own loads again, are less), and a sum is not split into two chains of additions (they are not what it waits for).
+_DEAR = 8
 
 
 @dataclass(frozen=True)
@@ -62,10 +78,16 @@ class _Kernel:
         # Inputs, then results other than sums; sums go through the partials.
         self.operands = [n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics)]
         self.operands += [*self.stores, *self.row_stores]
-        self.buffers = len(self.row_loads) + len(self.column_loads) + len(self.stores)
-        self.names = Names({f"{o}_row" for o in self.operands} | {f"{s}_sum" for s in self.sums})
+        self.names = Names(
+            {f"{o}_{what}" for o in self.operands for what in ("row", "columns")}
+            | {f"{s}_sum" for s in self.sums}
+        )
         for n in [*loads, *self.scalars]:
             self.names.reserve(identifier(n.attr))
+        self.kept = self._kept() if self.by_row else {}
+        self.buffers = len(self._buffers()) + (
+            0 if self.by_row else (COLUMNS // BLOCK - 1) * len(self.column_loads)
+        )
 
     def kernel(self) -> CpuKernel:
         description = {
@@ -79,16 +101,15 @@ class _Kernel:
         return CpuKernel(self.case.name, "\n".join(self._text()), description)
 
     def _text(self) -> list[str]:
-        columns = "int64_t, int64_t" if self.by_row else "int64_t col_begin, int64_t col_end"
-        chunk = "int64_t chunk" if self.sums else "int64_t"
-        scratch = "void* scratch" if self.buffers else "void*"
         out = [
             *(formula_comment(self.record.formula, self.record.source) if self._is_first() else ()),
             "template <class C>",
-            f"AVO_KERNEL void {self.case.name}(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, {columns},",
-            f"    {chunk}, {scratch}) {{",
+            f"AVO_KERNEL void {self.case.name}(AVO_PARAMETERS) {{",
             "  using V = Vec<C>;",
         ]
+        if self.buffers:
+            kind = "RowBuffers<C> buffer(a, scratch)" if self.by_row else "BlockBuffers<C> buffer(scratch)"
+            out.append(f"  const {kind};")
         uses_size = {n.attr for n in self.nodes if n.op == "size"}
         if self.by_row or Span.COLS in uses_size:
             out.append("  const int64_t N = a->N;")
@@ -100,31 +121,60 @@ class _Kernel:
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
-            out += self._column_rows("  ", "0", "N")
-            out += self._partials("  ", "0", "N")
-            out.append("  for (int64_t row = row_begin; row < row_end; ++row) {")
-            out += self._open("    ", "0", "N", "N")
-            out += self._row_values(named.get(0, []), known)
+            out += self._column_rows("  ")
+            out += self._zeroed("  ", "0", "N")
+            out += self._partials("  ", "")
+            out.append(
+                "  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {"
+            )
+            out += [
+                f"    load_panel<C>(a, {self._operand(x.attr)}, panel, {self._buffer(x.attr)});"
+                for x in self.row_loads
+            ]
+            out.append("    for (int64_t row = panel.begin; row < panel.end; ++row) {")
+            inner = self._open("    ", "0", "N")
+            inner += self._row_values(named.get(0, []), known)
             for k in range(1, self.last + 1):
-                out += self._reduce(k, known)
-                out += self._row_values(named.get(k, []), known)
-            out += self._results(known, "N")
-            out += self._close("    ", "0", "N")
+                inner += self._reduce(k, known)
+                inner += self._row_values(named.get(k, []), known)
+            inner += self._results(known, "N")
+            inner += self._close("    ", "0", "N")
+            out += [f"  {line}" if line else line for line in inner]
+            out.append("    }")
+            out += [
+                f"    store_panel<C>(a, {self._operand(name)}, panel, {self._buffer(name)});"
+                for name in self.stores
+            ]
             out.append("  }")
         else:
-            out += [
-                f"  for (int64_t c0 = col_begin; c0 < col_end; c0 += {BLOCK}) {{",
-                f"    const int64_t n = col_end - c0 < {BLOCK} ? col_end - c0 : {BLOCK};",
+            out += self._zeroed("  ", "col_begin", "col_end")
+            nested = bool(self.column_loads or self.sums)
+            first, last = ("c_begin", "c_end") if nested else ("col_begin", "col_end")
+            inner = [
+                "for (int64_t row = row_begin; row < row_end; ++row) {",
+                f"  for (int64_t c0 = {first}; c0 < {last}; c0 += {BLOCK}) {{",
+                f"    const int64_t n = {last} - c0 < {BLOCK} ? {last} - c0 : {BLOCK};",
+                *(
+                    f"    const C* {x.attr}_row = {x.attr}_columns + (c0 - c_begin);"
+                    for x in self.column_loads
+                ),
+                *self._partials("    ", " + c0"),
+                *self._open("    ", "c0", "n"),
+                *self._row_values(named.get(0, []), known),
+                *self._results(known, "n"),
+                *self._close("    ", "c0", "n"),
+                "  }",
+                "}",
             ]
-            out += self._column_rows("    ", "c0", "n")
-            out += self._partials("    ", "c0", "n")
-            out.append("    for (int64_t row = row_begin; row < row_end; ++row) {")
-            inner = self._open("    ", "c0", "n", str(BLOCK))
-            inner += self._row_values(named.get(0, []), known)
-            inner += self._results(known, "n")
-            inner += self._close("    ", "c0", "n")
-            out += [f"  {line}" if line else line for line in inner]
-            out += ["    }", "  }"]
+            if nested:
+                inner = [
+                    f"for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += {COLUMNS}) {{",
+                    f"  const int64_t c_end = col_end - c_begin < {COLUMNS} ? col_end : c_begin + {COLUMNS};",
+                    *self._columns("  "),
+                    *(f"  {line}" for line in inner),
+                    "}",
+                ]
+            out += [f"  {line}" for line in inner]
         return [*out, "}", ""]
 
     def _is_first(self) -> bool:
@@ -145,36 +195,99 @@ class _Kernel:
     def _operand(self, name: str) -> int:
         return self.operands.index(name)
 
-    def _buffer(self, name: str, size: str) -> str:
-        order = [n.attr for n in (*self.row_loads, *self.column_loads)] + list(self.stores)
-        return f"scratch_buffer<C>(scratch, {order.index(name)}, {size})"
-
-    def _column_rows(self, indent: str, c0: str, n: str) -> list[str]:
-        size = "N" if self.by_row else str(BLOCK)
+    def _buffers(self) -> list[Any]:
+        """Whose row buffer each is: operands by name, kept elements by index."""
         return [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, {c0}, {n}, {self._buffer(x.attr, size)});"
+            *(n.attr for n in self.row_loads),
+            *self.stores,
+            *self.kept,
+            *(n.attr for n in self.column_loads),
+        ]
+
+    def _buffer(self, whose: str | int) -> str:
+        return f"buffer({self._buffers().index(whose)})"
+
+    def _roots(self, k: int) -> list[Node]:
+        """The elements that pass ``k`` over a row is for; the last writes the results."""
+        if k <= self.last:
+            return [
+                n.args[0]
+                for n in self.nodes
+                if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k
+            ]
+        return [*self.stores.values(), *(v.args[0] for v in self.sums.values())]
+
+    def _elements(self, roots: Sequence[Node], stop: Collection[int] = ()) -> dict[int, Node]:
+        """What a pass computes for each element, without loads and without what is under ``stop``."""
+        found: dict[int, Node] = {}
+        todo = list(roots)
+        while todo:
+            n = todo.pop()
+            leaf = n.op in LEAVES or n.is_reduction or not n.span & Span.COLS
+            if not leaf and n.index not in found and n.index not in stop:
+                found[n.index] = n
+                todo += n.args if n.op != "uniform" else ()
+        return found
+
+    def _kept(self) -> dict[int, tuple[int, str]]:
+        """Elements that are kept in a row buffer for later passes: the pass that computes each, and its buffer."""
+        kept: dict[int, tuple[int, str]] = {}
+        computed: dict[int, int] = {}
+        for k in range(1, self.last + 2):
+            roots = self._roots(k)
+            elements = self._elements(roots, kept)
+            new = [n for n in elements.values() if n.index not in computed]
+            for n in [*roots, *(a for user in new for a in user.args)]:
+                again = n.index in elements and n.index in computed and n.index not in kept
+                if again and not n.is_mask and _cost(self._elements([n], kept).values()) >= _DEAR:
+                    row = f"{self.names.scope().of(n)}_row"
+                    while row in self.names.taken:
+                        row += "_"
+                    kept[n.index] = computed[n.index], self.names.reserve(row)
+            for n in new:
+                computed[n.index] = k
+        return kept
+
+    def _column_rows(self, indent: str) -> list[str]:
+        return [
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, 0, N, {self._buffer(x.attr)});"
             for x in self.column_loads
         ]
 
-    def _partials(self, indent: str, c0: str, n: str) -> list[str]:
+    def _columns(self, indent: str) -> list[str]:
+        most = len(self._buffers()) - len(self.column_loads)
         out = []
-        for k, name in enumerate(self.sums):
-            begin, end = (c0, n) if self.by_row else ("c0", "c0 + n")
-            shift = "" if self.by_row else " + c0"
-            out.append(f"{indent}zero_partial<C>(a, chunk, {len(self.sums)}, {k}, {begin}, {end});")
-            out.append(f"{indent}C* {name}_sum = partial_row<C>(a, chunk, {len(self.sums)}, {k}){shift};")
+        for k, x in enumerate(self.column_loads):
+            buffer = f"buffer({most + k * COLUMNS // BLOCK})"
+            load = f"load_row<C>(a, {self._operand(x.attr)}, 0, c_begin, c_end - c_begin, {buffer})"
+            out.append(f"{indent}const C* {x.attr}_columns = {load};")
         return out
 
-    def _open(self, indent: str, c0: str, n: str, size: str) -> list[str]:
+    def _zeroed(self, indent: str, begin: str, end: str) -> list[str]:
+        count = len(self.sums)
+        return [f"{indent}zero_partial<C>(a, chunk, {count}, {k}, {begin}, {end});" for k in range(count)]
+
+    def _partials(self, indent: str, shift: str) -> list[str]:
+        count = len(self.sums)
+        return [
+            f"{indent}C* {name}_sum = partial_row<C>(a, chunk, {count}, {k}){shift};"
+            for k, name in enumerate(self.sums)
+        ]
+
+    def _where(self, c0: str, n: str) -> str:
+        return "row, panel" if self.by_row else f"row, {c0}, {n}"
+
+    def _open(self, indent: str, c0: str, n: str) -> list[str]:
+        where = self._where(c0, n)
         out = [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, row, {c0}, {n}, "
-            f"{self._buffer(x.attr, size)});"
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)});"
             for x in self.row_loads
         ]
         out += [
-            f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {self._buffer(name, size)});"
+            f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, {where}, {self._buffer(name)});"
             for name in self.stores
         ]
+        out += [f"{indent}C* {row} = {self._buffer(index)};" for index, (_, row) in self.kept.items()]
         out += [
             f"{indent}const int64_t {identifier(x.attr)} = load_whole_number(a, {self._operand(x.attr)}, row);"
             if self._is_integer(x)
@@ -185,7 +298,7 @@ class _Kernel:
 
     def _close(self, indent: str, c0: str, n: str) -> list[str]:
         return [
-            f"{indent}close_row<C>(a, {self._operand(name)}, row, {c0}, {n}, {name}_row);"
+            f"{indent}close_row<C>(a, {self._operand(name)}, {self._where(c0, n)}, {name}_row);"
             for name in self.stores
         ]
 
@@ -203,8 +316,10 @@ class _Kernel:
             known[node.index] = name
         return out
 
-    def _loads(self, roots: Sequence[Node], known: dict[int, str]) -> tuple[list[str], dict[int, str]]:
-        """Loads of the operands that a pass reads, and their names."""
+    def _loads(
+        self, k: int, roots: Sequence[Node], known: dict[int, str], names: Names
+    ) -> tuple[list[str], dict[int, str]]:
+        """Loads of the operands and kept elements that pass ``k`` reads, and their names."""
         seen: set[int] = set()
         wanted: list[Node] = []
 
@@ -212,53 +327,89 @@ class _Kernel:
             if node.index in seen or node.index in known:
                 return
             seen.add(node.index)
-            if node.op in ("load", "column"):
+            if node.op in ("load", "column") or self._is_kept(node, k):
                 wanted.append(node)
+                return
             for x in node.args if node.op != "uniform" else ():
                 visit(x)
 
         for root in roots:
             visit(root)
-        names = {x.index: identifier(x.attr) if x.op == "load" else "column" for x in wanted}
-        values = [
-            f"part.load({x.attr}_row + c)" if x.op == "load" else f"numbers_from<C>({self.column})"
-            for x in wanted
+        found, lines = {}, []
+        for x in wanted:
+            if x.op == "load":
+                name, value = identifier(x.attr), f"part.load({x.attr}_row + c)"
+            elif x.op == "column":
+                name, value = "column", f"numbers_from<C>({self.column})"
+            else:
+                name, value = names.of(x), f"part.load({self.kept[x.index][1]} + c)"
+            found[x.index] = name
+            lines.append(f"const V {name} = {value};")
+        return lines, {**known, **found}
+
+    def _is_kept(self, node: Node, k: int) -> bool:
+        """Whether an earlier pass than ``k`` kept an element."""
+        return node.index in self.kept and self.kept[node.index][0] < k
+
+    def _pass(self, k: int, known: dict[int, str]) -> tuple[list[str], list[str]]:
+        """The statements of pass ``k`` for one vector of columns, which also keep what later passes need; its roots' values."""
+        roots = self._roots(k)
+        keeps = [n for n in self.nodes if n.index in self.kept and self.kept[n.index][0] == k]
+        names = self.names.scope()
+        loads, spelled = self._loads(k, [*roots, *keeps], known, names)
+        body = Body(names, spelled, "const V", spell=self._spell, **_OF_ROW)
+        lines, values = body.emit([*roots, *keeps])
+        stores = [
+            f"part.store({self.kept[n.index][1]} + c, {v});"
+            for n, v in zip(keeps, values[len(roots) :], strict=True)
         ]
-        lines = [f"const V {name} = {v};" for name, v in zip(names.values(), values, strict=True)]
-        return lines, {**known, **names}
+        return [*loads, *lines, *stores], values[: len(roots)]
 
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
-        start = {"sum": "C(0)", "amax": "lowest<C>()", "amin": "highest<C>()"}
-        across = {"sum": "hsum", "amax": "hamax", "amin": "hamin"}
+        start = {"sum": "V(C(0))", "amax": "V(lowest<C>())", "amin": "V(highest<C>())"}
         names = [self.names.of(n) for n in nodes]
-        out = [f"    V {name}_lanes({start[n.op]});" for name, n in zip(names, nodes, strict=True)]
-        loads, spelled = self._loads([n.args[0] for n in nodes], known)
-        body = Body(self.names.scope(), spelled, "const V", spell=self._spell, **_OF_ROW)
-        lines, values = body.emit([n.args[0] for n in nodes])
-        sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
-        inner = [*loads, *lines]
+        earlier = [index for index, (at, _) in self.kept.items() if at < k]
+        # Two chains of cheap operations: one alone would wait for the latency of each.
+        two = _cost(self._elements(self._roots(k), earlier).values()) < _DEAR
+
+        def declare(name: str, op: str) -> str:
+            return f"V {name}[2] = {{{start[op]}, {start[op]}}};" if two else f"V {name} = {start[op]};"
+
+        def joined(name: str, op: str) -> str:
+            if not two:
+                return name
+            return f"{name}[0] + {name}[1]" if op == "sum" else f"Whole::{op}({name}[0], {name}[1])"
+
+        inner, values = self._pass(k, known)
+        chain = "[chain]" if two else ""
         for n, name, value in zip(nodes, names, values, strict=True):
-            to = f"{name}_block" if n.op == "sum" else f"{name}_lanes"
+            to = f"{name}_block{chain}" if n.op == "sum" else f"{name}_lanes{chain}"
             inner.append(f"{to} = part.{n.op}({to}, {value});")
+        sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
         indent, begin, end = ("      ", "c0", "block_end(c0, N)") if sums else ("    ", "0", "N")
-        swept = [
-            f"{indent}sweep<C>({begin}, {end}, [&](int64_t c, auto part) AVO_LAMBDA {{",
-            *(f"{indent}  {line}" for line in inner),
-            f"{indent}}});",
+        sweep = f"sweep_pairs<C>({begin}, {end}, [&](int64_t c, auto part, auto chain)"
+        if not two:
+            sweep = f"sweep<C>({begin}, {end}, [&](int64_t c, auto part)"
+        out = [
+            f"    V {name}_lanes(C(0));" if n.op == "sum" else f"    {declare(f'{name}_lanes', n.op)}"
+            for name, n in zip(names, nodes, strict=True)
         ]
+        swept = [f"{indent}{sweep} AVO_LAMBDA {{", *(f"{indent}  {line}" for line in inner), f"{indent}}});"]
         if sums:  # block by block, or the rounding of a long row would add up
             out.append("    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {")
-            out += [f"      V {name}_block(C(0));" for name in sums]
+            out += [f"      {declare(f'{name}_block', 'sum')}" for name in sums]
             out += swept
-            out += [f"      {name}_lanes = {name}_lanes + {name}_block;" for name in sums]
+            for name in sums:
+                block = joined(f"{name}_block", "sum")
+                out.append(f"      {name}_lanes = {name}_lanes + {f'({block})' if two else block};")
             out.append("    }")
         else:
             out += swept
-        out += [
-            f"    const C {name} = {across[n.op]}({name}_lanes);"
-            for name, n in zip(names, nodes, strict=True)
-        ]
+        across = {"sum": "hsum", "amax": "hamax", "amin": "hamin"}
+        for name, n in zip(names, nodes, strict=True):
+            lanes = f"{name}_lanes" if n.op == "sum" else joined(f"{name}_lanes", n.op)
+            out.append(f"    const C {name} = {across[n.op]}({lanes});")
         known.update({n.index: name for n, name in zip(nodes, names, strict=True)})
         return out
 
@@ -270,11 +421,7 @@ class _Kernel:
             out.append(f"    store_stat<C>(a, {self._operand(name)}, row, {value});")
         if not self.stores and not self.sums:
             return out
-        roots = [*self.stores.values(), *(v.args[0] for v in self.sums.values())]
-        loads, spelled = self._loads(roots, known)
-        body = Body(self.names.scope(), spelled, "const V", spell=self._spell, **_OF_ROW)
-        lines, values = body.emit(roots)
-        inner = [*loads, *lines]
+        inner, values = self._pass(self.last + 1, known)
         inner += [
             f"part.store({name}_row + c, {v});"
             for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
@@ -289,6 +436,10 @@ class _Kernel:
             *(f"      {line}" for line in inner),
             "    });",
         ]
+
+
+def _cost(nodes: Iterable[Node]) -> int:
+    return sum(_COSTS.get(n.op, PRIMITIVES[n.op].cost) for n in nodes)
 
 
 def translation_unit(

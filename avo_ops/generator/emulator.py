@@ -29,12 +29,33 @@ def unit(text: str, kernels: Iterable[str]) -> str:
     return text + "".join(f"AVO_EMULATED({kernel})\n" for kernel in sorted(kernels))
 
 
+# The widths of all rows that this process will emulate, where it has said so.
+_widths: tuple[int, ...] | None = None
+
+
+def limit_widths(widths: Iterable[int] | None) -> None:
+    """Compile, of the catalogue's families, the variants for rows of these widths alone: a tenth of the time. None: all.
+
+    A call at another width finds no kernel. To be said before a process emulates anything.
+    """
+    global _widths
+    _widths = None if widths is None else tuple(widths)
+
+
 def family_unit(family: str) -> str:
     """The unit of a family of the catalogue."""
     folder = generated_folder()
-    plan = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)
-    variants = plan["families"][family]["variants"].values()
-    return unit(family_source(family, folder, plan), {v["symbol"] for rows in variants for v in rows})
+    entry = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)["families"][family]
+    if _widths is not None:
+        served = {d: [v for v in rows if _serves(v, _widths)] for d, rows in entry["variants"].items()}
+        entry = {**entry, "variants": served}
+    kernels = {v["symbol"] for rows in entry["variants"].values() for v in rows}
+    return unit(family_source(family, entry, folder), kernels)
+
+
+def _serves(variant: dict[str, Any], widths: Iterable[int]) -> bool:
+    exact = variant["exact"]
+    return any(variant["min_n"] <= n <= variant["max_n"] and exact in (None, "chunks", n) for n in widths)
 
 
 def inputs(text: str, *, sanitized: bool) -> list[bytes]:

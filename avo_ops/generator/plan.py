@@ -296,6 +296,25 @@ class _Cut:
 
         return Graph({name: visit(node) for name, node in gradients.items()})
 
+    def needless(self, backward: Graph) -> set[str]:
+        """Results that a backward loads beside all that they are computed of, element by element.
+
+        Computed again they cost some instructions, loaded a quarter of the bytes (``sigmoid``: its result, its input and
+        the gradient are read, one gradient is written).
+        """
+        loads = {n.attr for n in backward.nodes() if n.op == "load"}
+        found = set()
+        for index, name in self.results.items():
+            below = list(walk([self.forward[index]]))
+            inputs = {n.attr for n in below if n.op == "load"}
+            if (
+                name in loads
+                and inputs <= loads
+                and not any(n.is_reduction or n.op == "round_result" for n in below)
+            ):
+                found.add(name)
+        return found
+
 
 @dataclass(frozen=True)
 class _Derived:
@@ -332,8 +351,13 @@ def _derive(
             ).results,
         }
     )
+    gradients = {n: v for n, v in joint.results.items() if n not in results}
     cut = _Cut(b, forward_nodes, {node.index: name for name, node in results.items()}, names)
-    backward = cut.backward({n: v for n, v in joint.results.items() if n not in results})
+    backward = cut.backward(gradients)
+    if spared := cut.needless(backward):
+        kept = {node.index: name for name, node in results.items() if name not in spared}
+        cut = _Cut(b, forward_nodes, kept, names)
+        backward = cut.backward(gradients)
     statistics = {name: forward_nodes[index] for index, name in cut.statistics.items()}
     return _Derived(pattern, grads, b, Graph(results), statistics, backward, detaches)
 

@@ -10,14 +10,14 @@ namespace AVO_ISA_NAMESPACE {
 // max(x, 0)
 // Source: Nair and Hinton, Rectified Linear Units Improve Restricted Boltzmann Machines, ICML 2010
 template <class C>
-AVO_KERNEL void relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void relu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_max(x, V(C(0.0))));
@@ -28,15 +28,15 @@ AVO_KERNEL void relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void relu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* y_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V y = part.load(y_row + c);
         const V grad = part.load(grad_row + c);
@@ -50,15 +50,15 @@ AVO_KERNEL void relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // x if x > 0 else negative_slope * x
 // Source: Maas, Hannun and Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013
 template <class C>
-AVO_KERNEL void leaky_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void leaky_relu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C negative_slope = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_gt(x, V(C(0.0))), x, x * V(negative_slope)));
@@ -69,16 +69,16 @@ AVO_KERNEL void leaky_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64
 }
 
 template <class C>
-AVO_KERNEL void leaky_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void leaky_relu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C negative_slope = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -92,14 +92,14 @@ AVO_KERNEL void leaky_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int6
 // max(x, 0)^2
 // Source: So et al., Primer: Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668
 template <class C>
-AVO_KERNEL void squared_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void squared_relu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V r = m_max(x, V(C(0.0)));
@@ -111,15 +111,15 @@ AVO_KERNEL void squared_relu_forward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void squared_relu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void squared_relu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -134,16 +134,16 @@ AVO_KERNEL void squared_relu_backward(const AvoCpuArgs* a, int64_t row_begin, in
 // min(max(x, min_val), max_val)
 // Source: Collobert, Large Scale Machine Learning, thesis, Université Paris 6, 2004
 template <class C>
-AVO_KERNEL void hardtanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void hardtanh_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C max_val = C(a->scalars[0]);
   const C min_val = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(x, V(max_val)), V(max_val), m_where(m_le(x, V(min_val)), V(min_val), x)));
@@ -154,17 +154,17 @@ AVO_KERNEL void hardtanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
 }
 
 template <class C>
-AVO_KERNEL void hardtanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void hardtanh_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C min_val = C(a->scalars[0]);
   const C max_val = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -178,14 +178,14 @@ AVO_KERNEL void hardtanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
 // min(max(x + 3, 0), 6) / 6
 // Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
 template <class C>
-AVO_KERNEL void hardsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void hardsigmoid_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(x, V(C(3.0))), V(C(1.0)), m_where(m_le(x, V(C(-3.0))), V(C(0.0)), (x + V(C(3.0))) * V(C(0.16666666666666666)))));
@@ -196,15 +196,15 @@ AVO_KERNEL void hardsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int6
 }
 
 template <class C>
-AVO_KERNEL void hardsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void hardsigmoid_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -218,14 +218,14 @@ AVO_KERNEL void hardsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int
 // x * min(max(x + 3, 0), 6) / 6
 // Source: Howard et al., Searching for MobileNetV3, arXiv:1905.02244
 template <class C>
-AVO_KERNEL void hardswish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void hardswish_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_ge(x, V(C(3.0))), x, m_where(m_le(x, V(C(-3.0))), V(C(-0.0)), x * (x + V(C(3.0))) * V(C(0.16666666666666666)))));
@@ -236,15 +236,15 @@ AVO_KERNEL void hardswish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_
 }
 
 template <class C>
-AVO_KERNEL void hardswish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void hardswish_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -259,15 +259,15 @@ AVO_KERNEL void hardswish_backward(const AvoCpuArgs* a, int64_t row_begin, int64
 // x if x > 0 else alpha * (exp(x) - 1)
 // Source: Clevert, Unterthiner and Hochreiter, Exponential Linear Units, arXiv:1511.07289
 template <class C>
-AVO_KERNEL void elu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void elu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_gt(x, V(C(0.0))), x, V(alpha) * m_expm1(m_min(x, V(C(0.0))))));
@@ -278,16 +278,16 @@ AVO_KERNEL void elu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
 }
 
 template <class C>
-AVO_KERNEL void elu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void elu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -301,14 +301,14 @@ AVO_KERNEL void elu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 // 1.0507 x if x > 0 else 1.0507 * 1.6733 * (exp(x) - 1)
 // Source: Klambauer et al., Self-Normalizing Neural Networks, arXiv:1706.02515
 template <class C>
-AVO_KERNEL void selu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void selu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_where(m_gt(x, V(C(0.0))), x * V(C(1.0507009873554805)), m_expm1(m_min(x, V(C(0.0)))) * V(C(1.7580993408473766))));
@@ -319,15 +319,15 @@ AVO_KERNEL void selu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void selu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void selu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -342,15 +342,15 @@ AVO_KERNEL void selu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // x if x > 0 else alpha * (exp(x / alpha) - 1)
 // Source: Barron, Continuously Differentiable Exponential Linear Units, arXiv:1704.07483
 template <class C>
-AVO_KERNEL void celu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void celu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       const C t1 = m_recip(alpha);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -362,16 +362,16 @@ AVO_KERNEL void celu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void celu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void celu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C alpha = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       const C t1 = m_recip(alpha);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -387,14 +387,14 @@ AVO_KERNEL void celu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // Source: Han and Moraga, The influence of the sigmoid function parameters on backpropagation learning, IWANN
 //   1995
 template <class C>
-AVO_KERNEL void sigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void sigmoid_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_sigmoid(x));
@@ -405,23 +405,22 @@ AVO_KERNEL void sigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
 }
 
 template <class C>
-AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void sigmoid_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* y_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V y = part.load(y_row + c);
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, y * (m_sigmoid_rest(x, y) * grad));
+        const V t1 = m_sigmoid(x);
+        part.store(grad_x_row + c, t1 * (m_sigmoid_rest(x, t1) * grad));
       });
-      close_row<C>(a, 3, row, c0, n, grad_x_row);
+      close_row<C>(a, 2, row, c0, n, grad_x_row);
     }
   }
 }
@@ -429,14 +428,14 @@ AVO_KERNEL void sigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t
 // (exp(x) - exp(-x)) / (exp(x) + exp(-x))
 // Source: LeCun, Bottou, Orr and Müller, Efficient BackProp, 1998
 template <class C>
-AVO_KERNEL void tanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void tanh_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_tanh(x));
@@ -447,15 +446,15 @@ AVO_KERNEL void tanh_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void tanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void tanh_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* y_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* y_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
         const V y = part.load(y_row + c);
@@ -469,14 +468,14 @@ AVO_KERNEL void tanh_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|))
 // Source: Goodfellow, Bengio and Courville, Deep Learning, MIT Press 2016, section 3.10
 template <class C>
-AVO_KERNEL void logsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void logsigmoid_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_min(x, V(C(0.0))) - m_log1p(m_exp(-m_abs(x))));
@@ -487,15 +486,15 @@ AVO_KERNEL void logsigmoid_forward(const AvoCpuArgs* a, int64_t row_begin, int64
 }
 
 template <class C>
-AVO_KERNEL void logsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void logsigmoid_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -509,16 +508,16 @@ AVO_KERNEL void logsigmoid_backward(const AvoCpuArgs* a, int64_t row_begin, int6
 // log(1 + exp(beta x)) / beta, or x where beta x > threshold
 // Source: Dugas et al., Incorporating Second-Order Functional Knowledge for Better Option Pricing, NIPS 2000
 template <class C>
-AVO_KERNEL void softplus_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void softplus_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C beta = C(a->scalars[0]);
   const C threshold = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       const C t1 = m_recip(beta);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -531,17 +530,17 @@ AVO_KERNEL void softplus_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t
 }
 
 template <class C>
-AVO_KERNEL void softplus_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void softplus_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C beta = C(a->scalars[0]);
   const C threshold = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -556,14 +555,14 @@ AVO_KERNEL void softplus_backward(const AvoCpuArgs* a, int64_t row_begin, int64_
 // x * Phi(x) = x/2 * erfc(-x/sqrt(2)); 'tanh': x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415
 template <class C>
-AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void gelu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_x_ndtr(x, m_exp_neg_half_sq(x)));
@@ -574,14 +573,14 @@ AVO_KERNEL void gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void gelu_forward_tanh(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V t1 = m_min(m_max(x, V(C(-30.0))), V(C(30.0)));
@@ -593,15 +592,15 @@ AVO_KERNEL void gelu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_
 }
 
 template <class C>
-AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void gelu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -614,15 +613,15 @@ AVO_KERNEL void gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 }
 
 template <class C>
-AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void gelu_backward_tanh(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -644,14 +643,14 @@ AVO_KERNEL void gelu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
 // x * sigmoid(x)
 // Source: Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, arXiv:1702.03118
 template <class C>
-AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void silu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, m_x_sigmoid(x));
@@ -662,15 +661,15 @@ AVO_KERNEL void silu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void silu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -685,14 +684,14 @@ AVO_KERNEL void silu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 // x * sigmoid(1.702 x)
 // Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415 (section 2, as in CLIP)
 template <class C>
-AVO_KERNEL void quick_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void quick_gelu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, x * m_sigmoid(x * V(C(1.702))));
@@ -703,15 +702,15 @@ AVO_KERNEL void quick_gelu_forward(const AvoCpuArgs* a, int64_t row_begin, int64
 }
 
 template <class C>
-AVO_KERNEL void quick_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void quick_gelu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -727,14 +726,14 @@ AVO_KERNEL void quick_gelu_backward(const AvoCpuArgs* a, int64_t row_begin, int6
 // x * tanh(log(1 + exp(x)))
 // Source: Misra, Mish: A Self Regularized Non-Monotonic Activation Function, arXiv:1908.08681
 template <class C>
-AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void mish_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 1, row, c0, n, buffer(1));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V t = m_min(x, V(C(20.0)));
@@ -748,15 +747,15 @@ AVO_KERNEL void mish_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void mish_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void mish_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);

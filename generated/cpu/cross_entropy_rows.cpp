@@ -12,265 +12,277 @@ namespace AVO_ISA_NAMESPACE {
 // Source: Szegedy et al., arXiv:1512.00567 (label smoothing, as torch.nn.functional.cross_entropy); de
 //   Brebisson and Vincent, arXiv:1604.08859 (z-loss)
 template <class C>
-AVO_KERNEL void cross_entropy_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+AVO_KERNEL void cross_entropy_rows_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const int64_t target = load_whole_number(a, 1, row);
-    const auto t1 = m_eq(C(target), ignore_index);
-    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-    V largest_lanes(lowest<C>());
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      largest_lanes = part.amax(largest_lanes, x);
-    });
-    const C largest = hamax(largest_lanes);
-    V t3_lanes(C(0));
-    V t4_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t3_block(C(0));
-      V t4_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const int64_t target = load_whole_number(a, 1, row);
+      const auto t1 = m_eq(C(target), ignore_index);
+      const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+      V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
+      sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
-        const V centred = x - V(largest);
-        const V exponential = m_exp(centred);
-        t3_block = part.sum(t3_block, exponential);
-        t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+        largest_lanes[chain] = part.amax(largest_lanes[chain], x);
       });
-      t3_lanes = t3_lanes + t3_block;
-      t4_lanes = t4_lanes + t4_block;
+      const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
+      V t3_lanes(C(0));
+      V t4_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t3_block = V(C(0));
+        V t4_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V column = numbers_from<C>(c);
+          const V centred = x - V(largest);
+          const V exponential = m_exp(centred);
+          t3_block = part.sum(t3_block, exponential);
+          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+        });
+        t3_lanes = t3_lanes + t3_block;
+        t4_lanes = t4_lanes + t4_block;
+      }
+      const C t3 = hsum(t3_lanes);
+      const C t4 = hsum(t4_lanes);
+      const C log_sum = m_log(t3);
+      const C log_sum_exp = largest + log_sum;
+      const C loss = log_sum - t4;
+      const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
+      const C loss__ = m_where(t2, loss_, quiet_nan<C>());
+      const C t5 = m_where(t1, C(0.0), loss__);
+      store_stat<C>(a, 2, row, t5);
+      store_stat<C>(a, 3, row, largest);
+      store_stat<C>(a, 4, row, t3);
+      store_stat<C>(a, 5, row, log_sum_exp);
+      store_stat<C>(a, 6, row, C(0.0));
     }
-    const C t3 = hsum(t3_lanes);
-    const C t4 = hsum(t4_lanes);
-    const C log_sum = m_log(t3);
-    const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t4;
-    const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
-    const C loss__ = m_where(t2, loss_, quiet_nan<C>());
-    const C t5 = m_where(t1, C(0.0), loss__);
-    store_stat<C>(a, 2, row, t5);
-    store_stat<C>(a, 3, row, largest);
-    store_stat<C>(a, 4, row, t3);
-    store_stat<C>(a, 5, row, log_sum_exp);
-    store_stat<C>(a, 6, row, C(0.0));
   }
 }
 
 template <class C>
-AVO_KERNEL void cross_entropy_rows_forward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+AVO_KERNEL void cross_entropy_rows_forward_yes(AVO_PARAMETERS) {
   using V = Vec<C>;
-  const int64_t N = a->N;
-  const C ignore_index = C(a->scalars[0]);
-  const C z_loss = C(a->scalars[1]);
-  const C label_smoothing = C(a->scalars[2]);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const int64_t target = load_whole_number(a, 1, row);
-    const auto t1 = m_eq(C(target), ignore_index);
-    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-    const C share = label_smoothing / C(N);
-    const C of_target = C(1.0) - label_smoothing;
-    V largest_lanes(lowest<C>());
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V x = part.load(x_row + c);
-      largest_lanes = part.amax(largest_lanes, x);
-    });
-    const C largest = hamax(largest_lanes);
-    V t3_lanes(C(0));
-    V sum_centred_lanes(C(0));
-    V t4_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t3_block(C(0));
-      V sum_centred_block(C(0));
-      V t4_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
-        const V centred = x - V(largest);
-        const V exponential = m_exp(centred);
-        t3_block = part.sum(t3_block, exponential);
-        sum_centred_block = part.sum(sum_centred_block, centred);
-        t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
-      });
-      t3_lanes = t3_lanes + t3_block;
-      sum_centred_lanes = sum_centred_lanes + sum_centred_block;
-      t4_lanes = t4_lanes + t4_block;
-    }
-    const C t3 = hsum(t3_lanes);
-    const C sum_centred = hsum(sum_centred_lanes);
-    const C t4 = hsum(t4_lanes);
-    const C log_sum = m_log(t3);
-    const C log_sum_exp = largest + log_sum;
-    const C others = m_fma(log_sum, C(N), -sum_centred);
-    const C loss = log_sum - t4;
-    const C loss_ = m_fma(share, others, loss * of_target);
-    const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
-    const C loss___ = m_where(t2, loss__, quiet_nan<C>());
-    const C t5 = m_where(t1, C(0.0), loss___);
-    store_stat<C>(a, 2, row, t5);
-    store_stat<C>(a, 3, row, largest);
-    store_stat<C>(a, 4, row, t3);
-    store_stat<C>(a, 5, row, log_sum_exp);
-    store_stat<C>(a, 6, row, C(0.0));
-  }
-}
-
-template <class C>
-AVO_KERNEL void cross_entropy_rows_forward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
-  using V = Vec<C>;
-  const int64_t N = a->N;
-  const C ignore_index = C(a->scalars[0]);
-  const C z_loss = C(a->scalars[1]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const int64_t target = load_whole_number(a, 2, row);
-    const auto t1 = m_eq(C(target), ignore_index);
-    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-    V largest_lanes(lowest<C>());
-    V t3_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t3_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
-        const V weight = part.load(weight_row + c);
-        largest_lanes = part.amax(largest_lanes, x);
-        t3_block = part.sum(t3_block, m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
-      });
-      t3_lanes = t3_lanes + t3_block;
-    }
-    const C largest = hamax(largest_lanes);
-    const C t3 = hsum(t3_lanes);
-    V t4_lanes(C(0));
-    V t5_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t4_block(C(0));
-      V t5_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V column = numbers_from<C>(c);
-        const V centred = x - V(largest);
-        const V exponential = m_exp(centred);
-        t4_block = part.sum(t4_block, exponential);
-        t5_block = part.sum(t5_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
-      });
-      t4_lanes = t4_lanes + t4_block;
-      t5_lanes = t5_lanes + t5_block;
-    }
-    const C t4 = hsum(t4_lanes);
-    const C t5 = hsum(t5_lanes);
-    const C log_sum = m_log(t4);
-    const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t5;
-    const C loss_ = loss * t3;
-    const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
-    const C loss___ = m_where(t2, loss__, quiet_nan<C>());
-    const C t6 = m_where(t1, C(0.0), loss___);
-    store_stat<C>(a, 3, row, t6);
-    store_stat<C>(a, 4, row, largest);
-    store_stat<C>(a, 5, row, t4);
-    store_stat<C>(a, 6, row, log_sum_exp);
-    store_stat<C>(a, 7, row, t3);
-  }
-}
-
-template <class C>
-AVO_KERNEL void cross_entropy_rows_forward_weight_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
-  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
   const C label_smoothing = C(a->scalars[2]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const int64_t target = load_whole_number(a, 2, row);
-    const auto t1 = m_eq(C(target), ignore_index);
-    const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-    const C share = label_smoothing / C(N);
-    const C t3 = C(1.0) - label_smoothing;
-    V largest_lanes(lowest<C>());
-    V sum_weight_lanes(C(0));
-    V t4_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_weight_block(C(0));
-      V t4_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const int64_t target = load_whole_number(a, 1, row);
+      const auto t1 = m_eq(C(target), ignore_index);
+      const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+      const C share = label_smoothing / C(N);
+      const C of_target = C(1.0) - label_smoothing;
+      V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
+      sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        const V weight = part.load(weight_row + c);
-        const V column = numbers_from<C>(c);
-        largest_lanes = part.amax(largest_lanes, x);
-        sum_weight_block = part.sum(sum_weight_block, weight);
-        t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
+        largest_lanes[chain] = part.amax(largest_lanes[chain], x);
       });
-      sum_weight_lanes = sum_weight_lanes + sum_weight_block;
-      t4_lanes = t4_lanes + t4_block;
+      const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
+      V t3_lanes(C(0));
+      V sum_centred_lanes(C(0));
+      V t4_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t3_block = V(C(0));
+        V sum_centred_block = V(C(0));
+        V t4_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V column = numbers_from<C>(c);
+          const V centred = x - V(largest);
+          const V exponential = m_exp(centred);
+          t3_block = part.sum(t3_block, exponential);
+          sum_centred_block = part.sum(sum_centred_block, centred);
+          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+        });
+        t3_lanes = t3_lanes + t3_block;
+        sum_centred_lanes = sum_centred_lanes + sum_centred_block;
+        t4_lanes = t4_lanes + t4_block;
+      }
+      const C t3 = hsum(t3_lanes);
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t4 = hsum(t4_lanes);
+      const C log_sum = m_log(t3);
+      const C log_sum_exp = largest + log_sum;
+      const C others = m_fma(log_sum, C(N), -sum_centred);
+      const C loss = log_sum - t4;
+      const C loss_ = m_fma(share, others, loss * of_target);
+      const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
+      const C loss___ = m_where(t2, loss__, quiet_nan<C>());
+      const C t5 = m_where(t1, C(0.0), loss___);
+      store_stat<C>(a, 2, row, t5);
+      store_stat<C>(a, 3, row, largest);
+      store_stat<C>(a, 4, row, t3);
+      store_stat<C>(a, 5, row, log_sum_exp);
+      store_stat<C>(a, 6, row, C(0.0));
     }
-    const C largest = hamax(largest_lanes);
-    const C sum_weight = hsum(sum_weight_lanes);
-    const C t4 = hsum(t4_lanes);
-    V t5_lanes(C(0));
-    V sum_weighted_lanes(C(0));
-    V t6_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t5_block(C(0));
-      V sum_weighted_block(C(0));
-      V t6_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V weight = part.load(weight_row + c);
-        const V column = numbers_from<C>(c);
-        const V centred = x - V(largest);
-        const V exponential = m_exp(centred);
-        const V weighted = weight * centred;
-        t5_block = part.sum(t5_block, exponential);
-        sum_weighted_block = part.sum(sum_weighted_block, weighted);
-        t6_block = part.sum(t6_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
-      });
-      t5_lanes = t5_lanes + t5_block;
-      sum_weighted_lanes = sum_weighted_lanes + sum_weighted_block;
-      t6_lanes = t6_lanes + t6_block;
-    }
-    const C t5 = hsum(t5_lanes);
-    const C sum_weighted = hsum(sum_weighted_lanes);
-    const C t6 = hsum(t6_lanes);
-    const C log_sum = m_log(t5);
-    const C log_sum_exp = largest + log_sum;
-    const C others = m_fma(log_sum, sum_weight, -sum_weighted);
-    const C loss = log_sum - t6;
-    const C loss_ = loss * t4;
-    const C loss__ = m_fma(share, others, loss_ * t3);
-    const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
-    const C loss____ = m_where(t2, loss___, quiet_nan<C>());
-    const C t7 = m_where(t1, C(0.0), loss____);
-    store_stat<C>(a, 3, row, t7);
-    store_stat<C>(a, 4, row, largest);
-    store_stat<C>(a, 5, row, t5);
-    store_stat<C>(a, 6, row, log_sum_exp);
-    store_stat<C>(a, 7, row, t4);
   }
 }
 
 template <class C>
-AVO_KERNEL void cross_entropy_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void cross_entropy_rows_forward_weight(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, buffer(1));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const int64_t target = load_whole_number(a, 2, row);
+      const auto t1 = m_eq(C(target), ignore_index);
+      const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+      V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
+      V t3_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t3_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V column = numbers_from<C>(c);
+          const V weight = part.load(weight_row + c);
+          largest_lanes[chain] = part.amax(largest_lanes[chain], x);
+          t3_block[chain] = part.sum(t3_block[chain], m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
+        });
+        t3_lanes = t3_lanes + (t3_block[0] + t3_block[1]);
+      }
+      const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
+      const C t3 = hsum(t3_lanes);
+      V t4_lanes(C(0));
+      V t5_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t4_block = V(C(0));
+        V t5_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V column = numbers_from<C>(c);
+          const V centred = x - V(largest);
+          const V exponential = m_exp(centred);
+          t4_block = part.sum(t4_block, exponential);
+          t5_block = part.sum(t5_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+        });
+        t4_lanes = t4_lanes + t4_block;
+        t5_lanes = t5_lanes + t5_block;
+      }
+      const C t4 = hsum(t4_lanes);
+      const C t5 = hsum(t5_lanes);
+      const C log_sum = m_log(t4);
+      const C log_sum_exp = largest + log_sum;
+      const C loss = log_sum - t5;
+      const C loss_ = loss * t3;
+      const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
+      const C loss___ = m_where(t2, loss__, quiet_nan<C>());
+      const C t6 = m_where(t1, C(0.0), loss___);
+      store_stat<C>(a, 3, row, t6);
+      store_stat<C>(a, 4, row, largest);
+      store_stat<C>(a, 5, row, t4);
+      store_stat<C>(a, 6, row, log_sum_exp);
+      store_stat<C>(a, 7, row, t3);
+    }
+  }
+}
+
+template <class C>
+AVO_KERNEL void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  const C ignore_index = C(a->scalars[0]);
+  const C z_loss = C(a->scalars[1]);
+  const C label_smoothing = C(a->scalars[2]);
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, buffer(1));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const int64_t target = load_whole_number(a, 2, row);
+      const auto t1 = m_eq(C(target), ignore_index);
+      const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+      const C share = label_smoothing / C(N);
+      const C t3 = C(1.0) - label_smoothing;
+      V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
+      V sum_weight_lanes(C(0));
+      V t4_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_weight_block[2] = {V(C(0)), V(C(0))};
+        V t4_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V weight = part.load(weight_row + c);
+          const V column = numbers_from<C>(c);
+          largest_lanes[chain] = part.amax(largest_lanes[chain], x);
+          sum_weight_block[chain] = part.sum(sum_weight_block[chain], weight);
+          t4_block[chain] = part.sum(t4_block[chain], m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
+        });
+        sum_weight_lanes = sum_weight_lanes + (sum_weight_block[0] + sum_weight_block[1]);
+        t4_lanes = t4_lanes + (t4_block[0] + t4_block[1]);
+      }
+      const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
+      const C sum_weight = hsum(sum_weight_lanes);
+      const C t4 = hsum(t4_lanes);
+      V t5_lanes(C(0));
+      V sum_weighted_lanes(C(0));
+      V t6_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t5_block = V(C(0));
+        V sum_weighted_block = V(C(0));
+        V t6_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V weight = part.load(weight_row + c);
+          const V column = numbers_from<C>(c);
+          const V centred = x - V(largest);
+          const V exponential = m_exp(centred);
+          const V weighted = weight * centred;
+          t5_block = part.sum(t5_block, exponential);
+          sum_weighted_block = part.sum(sum_weighted_block, weighted);
+          t6_block = part.sum(t6_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+        });
+        t5_lanes = t5_lanes + t5_block;
+        sum_weighted_lanes = sum_weighted_lanes + sum_weighted_block;
+        t6_lanes = t6_lanes + t6_block;
+      }
+      const C t5 = hsum(t5_lanes);
+      const C sum_weighted = hsum(sum_weighted_lanes);
+      const C t6 = hsum(t6_lanes);
+      const C log_sum = m_log(t5);
+      const C log_sum_exp = largest + log_sum;
+      const C others = m_fma(log_sum, sum_weight, -sum_weighted);
+      const C loss = log_sum - t6;
+      const C loss_ = loss * t4;
+      const C loss__ = m_fma(share, others, loss_ * t3);
+      const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
+      const C loss____ = m_where(t2, loss___, quiet_nan<C>());
+      const C t7 = m_where(t1, C(0.0), loss____);
+      store_stat<C>(a, 3, row, t7);
+      store_stat<C>(a, 4, row, largest);
+      store_stat<C>(a, 5, row, t5);
+      store_stat<C>(a, 6, row, log_sum_exp);
+      store_stat<C>(a, 7, row, t4);
+    }
+  }
+}
+
+template <class C>
+AVO_KERNEL void cross_entropy_rows_backward(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
+  const C ignore_index = C(a->scalars[0]);
+  const C z_loss = C(a->scalars[1]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 6, row, c0, n, buffer(1));
       const int64_t target = load_whole_number(a, 1, row);
       const C grad = load_stat<C>(a, 2, row);
       const C largest = load_stat<C>(a, 3, row);
@@ -293,18 +305,18 @@ AVO_KERNEL void cross_entropy_rows_backward(const AvoCpuArgs* a, int64_t row_beg
 }
 
 template <class C>
-AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void cross_entropy_rows_backward_yes(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const int64_t N = a->N;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
   const C label_smoothing = C(a->scalars[2]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 6, row, c0, n, buffer(1));
       const int64_t target = load_whole_number(a, 1, row);
       const C grad = load_stat<C>(a, 2, row);
       const C largest = load_stat<C>(a, 3, row);
@@ -331,16 +343,16 @@ AVO_KERNEL void cross_entropy_rows_backward_yes(const AvoCpuArgs* a, int64_t row
 }
 
 template <class C>
-AVO_KERNEL void cross_entropy_rows_backward_weight(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void cross_entropy_rows_backward_weight(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 7, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 7, row, c0, n, buffer(1));
       const int64_t target = load_whole_number(a, 1, row);
       const C grad = load_stat<C>(a, 2, row);
       const C largest = load_stat<C>(a, 3, row);
@@ -364,51 +376,55 @@ AVO_KERNEL void cross_entropy_rows_backward_weight(const AvoCpuArgs* a, int64_t 
 }
 
 template <class C>
-AVO_KERNEL void cross_entropy_rows_backward_weight_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+AVO_KERNEL void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
   const C ignore_index = C(a->scalars[0]);
   const C label_smoothing = C(a->scalars[1]);
   const C z_loss = C(a->scalars[2]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, scratch_buffer<C>(scratch, 1, N));
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    C* grad_x_row = open_row<C>(a, 8, row, 0, N, scratch_buffer<C>(scratch, 2, N));
-    const int64_t target = load_whole_number(a, 2, row);
-    const C grad = load_stat<C>(a, 3, row);
-    const C largest = load_stat<C>(a, 4, row);
-    const C total_ = load_stat<C>(a, 5, row);
-    const C log_sum_exp = load_stat<C>(a, 6, row);
-    const C statistic2 = load_stat<C>(a, 7, row);
-    const auto t1 = m_eq(C(target), ignore_index);
-    const C share = label_smoothing / C(N);
-    const C t2 = m_recip(total_);
-    const C t3 = z_loss * C(2.0);
-    const C of_target = (C(1.0) - label_smoothing) * statistic2;
-    V sum_weight_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V sum_weight_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+  const C* weight_row = load_row<C>(a, 1, 0, 0, N, buffer(2));
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      C* grad_x_row = open_row<C>(a, 8, row, panel, buffer(1));
+      const int64_t target = load_whole_number(a, 2, row);
+      const C grad = load_stat<C>(a, 3, row);
+      const C largest = load_stat<C>(a, 4, row);
+      const C total_ = load_stat<C>(a, 5, row);
+      const C log_sum_exp = load_stat<C>(a, 6, row);
+      const C statistic2 = load_stat<C>(a, 7, row);
+      const auto t1 = m_eq(C(target), ignore_index);
+      const C share = label_smoothing / C(N);
+      const C t2 = m_recip(total_);
+      const C t3 = z_loss * C(2.0);
+      const C of_target = (C(1.0) - label_smoothing) * statistic2;
+      V sum_weight_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V sum_weight_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V weight = part.load(weight_row + c);
+          sum_weight_block[chain] = part.sum(sum_weight_block[chain], weight);
+        });
+        sum_weight_lanes = sum_weight_lanes + (sum_weight_block[0] + sum_weight_block[1]);
+      }
+      const C sum_weight = hsum(sum_weight_lanes);
+      const C of_all = m_fma(sum_weight, share, of_target);
+      const C t4 = m_fma(t3, log_sum_exp, of_all);
+      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V weight = part.load(weight_row + c);
-        sum_weight_block = part.sum(sum_weight_block, weight);
+        const V x = part.load(x_row + c);
+        const V column = numbers_from<C>(c);
+        const V centred = x - V(largest);
+        const V exponential = m_exp(centred);
+        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t4), -m_where(m_eq(V(C(target)), column), V(of_target), V(C(0.0))));
+        const V gradient_ = m_fma(-weight, V(share), gradient);
+        part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient_));
       });
-      sum_weight_lanes = sum_weight_lanes + sum_weight_block;
+      close_row<C>(a, 8, row, panel, grad_x_row);
     }
-    const C sum_weight = hsum(sum_weight_lanes);
-    const C of_all = m_fma(sum_weight, share, of_target);
-    const C t4 = m_fma(t3, log_sum_exp, of_all);
-    sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-      const V weight = part.load(weight_row + c);
-      const V x = part.load(x_row + c);
-      const V column = numbers_from<C>(c);
-      const V centred = x - V(largest);
-      const V exponential = m_exp(centred);
-      const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t4), -m_where(m_eq(V(C(target)), column), V(of_target), V(C(0.0))));
-      const V gradient_ = m_fma(-weight, V(share), gradient);
-      part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient_));
-    });
-    close_row<C>(a, 8, row, 0, N, grad_x_row);
+    store_panel<C>(a, 8, panel, buffer(1));
   }
 }
 

@@ -11,15 +11,15 @@ namespace AVO_ISA_NAMESPACE {
 // Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
 //   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
-AVO_KERNEL void dropout_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void dropout_rows_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -33,15 +33,15 @@ AVO_KERNEL void dropout_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void dropout_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void dropout_rows_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -58,16 +58,16 @@ AVO_KERNEL void dropout_rows_backward(const AvoCpuArgs* a, int64_t row_begin, in
 // Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
 //   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* residual_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* residual_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* x_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const int64_t seed = load_whole_number(a, 2, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -82,42 +82,46 @@ AVO_KERNEL void bias_dropout_add_rows_forward(const AvoCpuArgs* a, int64_t row_b
 }
 
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_forward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_forward_bias(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* bias_columns = load_row<C>(a, 2, 0, c_begin, c_end - c_begin, buffer(3));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* residual_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      const int64_t seed = load_whole_number(a, 3, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V residual = part.load(residual_row + c);
-        const V x = part.load(x_row + c);
-        const V bias = part.load(bias_row + c);
-        part.store(y_row + c, residual + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x + bias, V(t1), V(t2)), V(C(0.0))));
-      });
-      close_row<C>(a, 4, row, c0, n, y_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* bias_row = bias_columns + (c0 - c_begin);
+        const C* residual_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const C* x_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+        C* y_row = open_row<C>(a, 4, row, c0, n, buffer(2));
+        const int64_t seed = load_whole_number(a, 3, row);
+        const C t1 = C(1.0) - p_;
+        const C t2 = m_recip(t1);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V residual = part.load(residual_row + c);
+          const V x = part.load(x_row + c);
+          const V bias = part.load(bias_row + c);
+          part.store(y_row + c, residual + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x + bias, V(t1), V(t2)), V(C(0.0))));
+        });
+        close_row<C>(a, 4, row, c0, n, y_row);
+      }
     }
   }
 }
 
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
+      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -133,15 +137,15 @@ AVO_KERNEL void bias_dropout_add_rows_backward(const AvoCpuArgs* a, int64_t row_
 }
 
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
       const C t1 = C(1.0) - p_;
       const C t2 = m_recip(t1);
@@ -155,78 +159,87 @@ AVO_KERNEL void bias_dropout_add_rows_backward_to_x(const AvoCpuArgs* a, int64_t
 }
 
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t chunk, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad = part.load(grad_row + c);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const int64_t seed = load_whole_number(a, 1, row);
+        const C t1 = C(1.0) - p_;
+        const C t2 = m_recip(t1);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
+        });
+      }
     }
   }
 }
 
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_backward_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t chunk, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_residual_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad = part.load(grad_row + c);
-        const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
-        part.store(grad_x_row + c, t3);
-        part.store(grad_residual_row + c, grad);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
-      });
-      close_row<C>(a, 2, row, c0, n, grad_x_row);
-      close_row<C>(a, 3, row, c0, n, grad_residual_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
+        C* grad_residual_row = open_row<C>(a, 3, row, c0, n, buffer(2));
+        const int64_t seed = load_whole_number(a, 1, row);
+        const C t1 = C(1.0) - p_;
+        const C t2 = m_recip(t1);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
+          part.store(grad_x_row + c, t3);
+          part.store(grad_residual_row + c, grad);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+        });
+        close_row<C>(a, 2, row, c0, n, grad_x_row);
+        close_row<C>(a, 3, row, c0, n, grad_residual_row);
+      }
     }
   }
 }
 
 template <class C>
-AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t chunk, void* scratch) {
+AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C p_ = C(a->scalars[0]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    zero_partial<C>(a, chunk, 1, 0, c0, c0 + n);
-    C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+  zero_partial<C>(a, chunk, 1, 0, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V grad = part.load(grad_row + c);
-        const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
-        part.store(grad_x_row + c, t3);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
-      });
-      close_row<C>(a, 2, row, c0, n, grad_x_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
+        const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
+        const int64_t seed = load_whole_number(a, 1, row);
+        const C t1 = C(1.0) - p_;
+        const C t2 = m_recip(t1);
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
+          part.store(grad_x_row + c, t3);
+          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+        });
+        close_row<C>(a, 2, row, c0, n, grad_x_row);
+      }
     }
   }
 }

@@ -10,15 +10,15 @@ namespace AVO_ISA_NAMESPACE {
 // x * sigmoid(gate)
 // Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
 template <class C>
-AVO_KERNEL void sigmoid_gate_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void sigmoid_gate_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V gate = part.load(gate_row + c);
@@ -30,16 +30,16 @@ AVO_KERNEL void sigmoid_gate_forward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void sigmoid_gate_backward_to_gate(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V gate = part.load(gate_row + c);
@@ -53,15 +53,15 @@ AVO_KERNEL void sigmoid_gate_backward_to_gate(const AvoCpuArgs* a, int64_t row_b
 }
 
 template <class C>
-AVO_KERNEL void sigmoid_gate_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void sigmoid_gate_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -73,17 +73,17 @@ AVO_KERNEL void sigmoid_gate_backward_to_x(const AvoCpuArgs* a, int64_t row_begi
 }
 
 template <class C>
-AVO_KERNEL void sigmoid_gate_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void sigmoid_gate_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* x_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* x_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -101,15 +101,15 @@ AVO_KERNEL void sigmoid_gate_backward(const AvoCpuArgs* a, int64_t row_begin, in
 // max(gate, 0) * up
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void reglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void reglu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -121,15 +121,15 @@ AVO_KERNEL void reglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 }
 
 template <class C>
-AVO_KERNEL void reglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void reglu_backward_to_up(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -141,16 +141,16 @@ AVO_KERNEL void reglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void reglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void reglu_backward_to_gate(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
@@ -163,17 +163,17 @@ AVO_KERNEL void reglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, i
 }
 
 template <class C>
-AVO_KERNEL void reglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void reglu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
@@ -191,15 +191,15 @@ AVO_KERNEL void reglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
 // gelu(gate) * up
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void geglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -211,15 +211,15 @@ AVO_KERNEL void geglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t ro
 }
 
 template <class C>
-AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_forward_tanh(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -233,15 +233,15 @@ AVO_KERNEL void geglu_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64
 }
 
 template <class C>
-AVO_KERNEL void geglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_backward_to_up(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -253,16 +253,16 @@ AVO_KERNEL void geglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_backward_to_gate(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -276,17 +276,17 @@ AVO_KERNEL void geglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, i
 }
 
 template <class C>
-AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -302,15 +302,15 @@ AVO_KERNEL void geglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
 }
 
 template <class C>
-AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_backward_tanh_to_up(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -324,16 +324,16 @@ AVO_KERNEL void geglu_backward_tanh_to_up(const AvoCpuArgs* a, int64_t row_begin
 }
 
 template <class C>
-AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_backward_tanh_to_gate(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -350,17 +350,17 @@ AVO_KERNEL void geglu_backward_tanh_to_gate(const AvoCpuArgs* a, int64_t row_beg
 }
 
 template <class C>
-AVO_KERNEL void geglu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_backward_tanh(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -381,15 +381,15 @@ AVO_KERNEL void geglu_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int6
 // gate * sigmoid(gate) * up
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void swiglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -401,15 +401,15 @@ AVO_KERNEL void swiglu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t r
 }
 
 template <class C>
-AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_backward_to_up(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_up_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_up_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -421,16 +421,16 @@ AVO_KERNEL void swiglu_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, in
 }
 
 template <class C>
-AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_backward_to_gate(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -444,17 +444,17 @@ AVO_KERNEL void swiglu_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, 
 }
 
 template <class C>
-AVO_KERNEL void swiglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -472,17 +472,17 @@ AVO_KERNEL void swiglu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t 
 // g * sigmoid(alpha g) * (u + 1); g = min(gate, limit), u = min(max(up, -limit), limit)
 // Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
-AVO_KERNEL void swiglu_oai_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -497,18 +497,18 @@ AVO_KERNEL void swiglu_oai_forward(const AvoCpuArgs* a, int64_t row_begin, int64
 }
 
 template <class C>
-AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_backward_to_up(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_up_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_up_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -525,18 +525,18 @@ AVO_KERNEL void swiglu_oai_backward_to_up(const AvoCpuArgs* a, int64_t row_begin
 }
 
 template <class C>
-AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_backward_to_gate(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -554,19 +554,19 @@ AVO_KERNEL void swiglu_oai_backward_to_gate(const AvoCpuArgs* a, int64_t row_beg
 }
 
 template <class C>
-AVO_KERNEL void swiglu_oai_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -589,15 +589,15 @@ AVO_KERNEL void swiglu_oai_backward(const AvoCpuArgs* a, int64_t row_begin, int6
 // a * sigmoid(b); a, b = the halves of x along dim
 // Source: Dauphin et al., Language Modeling with Gated Convolutional Networks, arXiv:1612.08083
 template <class C>
-AVO_KERNEL void glu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void glu_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* half_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* half_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V half = part.load(half_row + c);
         const V gate = part.load(gate_row + c);
@@ -609,17 +609,17 @@ AVO_KERNEL void glu_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_
 }
 
 template <class C>
-AVO_KERNEL void glu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void glu_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* half_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_half_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* half_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_half_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_gate_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V grad = part.load(grad_row + c);
@@ -637,15 +637,15 @@ AVO_KERNEL void glu_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row
 // max(gate, 0) * up; gate, up = the halves of the last dim of x
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void reglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void reglu_packed_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -657,17 +657,17 @@ AVO_KERNEL void reglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void reglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void reglu_packed_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
         const V up = part.load(up_row + c);
@@ -685,15 +685,15 @@ AVO_KERNEL void reglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, in
 // gelu(gate) * up; gate, up = the halves of the last dim of x
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void geglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_packed_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -705,15 +705,15 @@ AVO_KERNEL void geglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_packed_forward_tanh(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -727,17 +727,17 @@ AVO_KERNEL void geglu_packed_forward_tanh(const AvoCpuArgs* a, int64_t row_begin
 }
 
 template <class C>
-AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_packed_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -753,17 +753,17 @@ AVO_KERNEL void geglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, in
 }
 
 template <class C>
-AVO_KERNEL void geglu_packed_backward_tanh(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void geglu_packed_backward_tanh(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -784,15 +784,15 @@ AVO_KERNEL void geglu_packed_backward_tanh(const AvoCpuArgs* a, int64_t row_begi
 // gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_packed_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -804,17 +804,17 @@ AVO_KERNEL void swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, in
 }
 
 template <class C>
-AVO_KERNEL void swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_packed_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -833,17 +833,17 @@ AVO_KERNEL void swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, i
 //   halves of the last dim of x
 // Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
-AVO_KERNEL void swiglu_oai_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_packed_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -858,19 +858,19 @@ AVO_KERNEL void swiglu_oai_packed_forward(const AvoCpuArgs* a, int64_t row_begin
 }
 
 template <class C>
-AVO_KERNEL void swiglu_oai_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_packed_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -893,15 +893,15 @@ AVO_KERNEL void swiglu_oai_packed_backward(const AvoCpuArgs* a, int64_t row_begi
 // gate * sigmoid(gate) * up; gate, up = x[..., 0::2], x[..., 1::2]
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void swiglu_interleaved_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_interleaved_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V gate = part.load(gate_row + c);
@@ -913,17 +913,17 @@ AVO_KERNEL void swiglu_interleaved_forward(const AvoCpuArgs* a, int64_t row_begi
 }
 
 template <class C>
-AVO_KERNEL void swiglu_interleaved_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_interleaved_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
         const V grad = part.load(grad_row + c);
@@ -942,17 +942,17 @@ AVO_KERNEL void swiglu_interleaved_backward(const AvoCpuArgs* a, int64_t row_beg
 //   0::2], x[..., 1::2]
 // Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 template <class C>
-AVO_KERNEL void swiglu_oai_interleaved_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_interleaved_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* y_row = open_row<C>(a, 2, row, c0, n, buffer(2));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V up = part.load(up_row + c);
@@ -967,19 +967,19 @@ AVO_KERNEL void swiglu_oai_interleaved_forward(const AvoCpuArgs* a, int64_t row_
 }
 
 template <class C>
-AVO_KERNEL void swiglu_oai_interleaved_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void swiglu_oai_interleaved_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
   const C limit = C(a->scalars[0]);
   const C alpha = C(a->scalars[1]);
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* gate_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* up_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* grad_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_up_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* gate_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* up_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* grad_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      C* grad_gate_row = open_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_up_row = open_row<C>(a, 4, row, c0, n, buffer(4));
       const C t1 = -limit;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V gate = part.load(gate_row + c);
@@ -1002,130 +1002,150 @@ AVO_KERNEL void swiglu_oai_interleaved_backward(const AvoCpuArgs* a, int64_t row
 // gate * sigmoid(gate) * up; gate, up = the halves of the last dim of x + bias
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 template <class C>
-AVO_KERNEL void bias_swiglu_packed_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void bias_swiglu_packed_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 2, 0, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-    const C* gate_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 2, 0, c_begin, c_end - c_begin, buffer(3));
+    const C* gate_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, buffer(7));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* gate_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* y_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        part.store(y_row + c, sums * m_x_sigmoid(gate + gate_bias));
-      });
-      close_row<C>(a, 4, row, c0, n, y_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const C* gate_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+        C* y_row = open_row<C>(a, 4, row, c0, n, buffer(2));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          part.store(y_row + c, sums * m_x_sigmoid(gate + gate_bias));
+        });
+        close_row<C>(a, 4, row, c0, n, y_row);
+      }
     }
   }
 }
 
 template <class C>
-AVO_KERNEL void bias_swiglu_packed_backward_to_bias(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t chunk, void* scratch) {
+AVO_KERNEL void bias_swiglu_packed_backward_to_bias(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
-    C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
-    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
-    C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+  const BlockBuffers<C> buffer(scratch);
+  zero_partial<C>(a, chunk, 2, 0, col_begin, col_end);
+  zero_partial<C>(a, chunk, 2, 1, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, buffer(3));
+    const C* gate_bias_columns = load_row<C>(a, 4, 0, c_begin, c_end - c_begin, buffer(7));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V grad = part.load(grad_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        const V t1 = gate + gate_bias;
-        const V s = m_sigmoid(t1);
-        part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
-        part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + m_x_sigmoid(t1) * grad);
-      });
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+        C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+        const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+        const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V grad = part.load(grad_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
+          part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + m_x_sigmoid(t1) * grad);
+        });
+      }
     }
   }
 }
 
 template <class C>
-AVO_KERNEL void bias_swiglu_packed_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void bias_swiglu_packed_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, buffer(5));
+    const C* gate_bias_columns = load_row<C>(a, 4, 0, c_begin, c_end - c_begin, buffer(9));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_up_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V grad = part.load(grad_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        const V t1 = gate + gate_bias;
-        const V s = m_sigmoid(t1);
-        part.store(grad_gate_row + c, sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
-        part.store(grad_up_row + c, m_x_sigmoid(t1) * grad);
-      });
-      close_row<C>(a, 5, row, c0, n, grad_gate_row);
-      close_row<C>(a, 6, row, c0, n, grad_up_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+        const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+        C* grad_gate_row = open_row<C>(a, 5, row, c0, n, buffer(3));
+        C* grad_up_row = open_row<C>(a, 6, row, c0, n, buffer(4));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V grad = part.load(grad_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          part.store(grad_gate_row + c, sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s));
+          part.store(grad_up_row + c, m_x_sigmoid(t1) * grad);
+        });
+        close_row<C>(a, 5, row, c0, n, grad_gate_row);
+        close_row<C>(a, 6, row, c0, n, grad_up_row);
+      }
     }
   }
 }
 
 template <class C>
-AVO_KERNEL void bias_swiglu_packed_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t chunk, void* scratch) {
+AVO_KERNEL void bias_swiglu_packed_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    const C* up_bias_row = load_row<C>(a, 3, 0, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-    const C* gate_bias_row = load_row<C>(a, 4, 0, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-    zero_partial<C>(a, chunk, 2, 0, c0, c0 + n);
-    C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
-    zero_partial<C>(a, chunk, 2, 1, c0, c0 + n);
-    C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+  const BlockBuffers<C> buffer(scratch);
+  zero_partial<C>(a, chunk, 2, 0, col_begin, col_end);
+  zero_partial<C>(a, chunk, 2, 1, col_begin, col_end);
+  for (int64_t c_begin = col_begin; c_begin < col_end; c_begin += 2048) {
+    const int64_t c_end = col_end - c_begin < 2048 ? col_end : c_begin + 2048;
+    const C* up_bias_columns = load_row<C>(a, 3, 0, c_begin, c_end - c_begin, buffer(5));
+    const C* gate_bias_columns = load_row<C>(a, 4, 0, c_begin, c_end - c_begin, buffer(9));
     for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* up_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* gate_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_gate_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_up_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
-      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V up = part.load(up_row + c);
-        const V up_bias = part.load(up_bias_row + c);
-        const V grad = part.load(grad_row + c);
-        const V gate = part.load(gate_row + c);
-        const V gate_bias = part.load(gate_bias_row + c);
-        const V sums = up + up_bias;
-        const V t1 = gate + gate_bias;
-        const V s = m_sigmoid(t1);
-        const V t2 = sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s);
-        const V t3 = m_x_sigmoid(t1) * grad;
-        part.store(grad_gate_row + c, t2);
-        part.store(grad_up_row + c, t3);
-        part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + t2);
-        part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + t3);
-      });
-      close_row<C>(a, 5, row, c0, n, grad_gate_row);
-      close_row<C>(a, 6, row, c0, n, grad_up_row);
+      for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
+        const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
+        const C* up_bias_row = up_bias_columns + (c0 - c_begin);
+        const C* gate_bias_row = gate_bias_columns + (c0 - c_begin);
+        C* grad_gate_bias_sum = partial_row<C>(a, chunk, 2, 0) + c0;
+        C* grad_up_bias_sum = partial_row<C>(a, chunk, 2, 1) + c0;
+        const C* up_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const C* grad_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+        const C* gate_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+        C* grad_gate_row = open_row<C>(a, 5, row, c0, n, buffer(3));
+        C* grad_up_row = open_row<C>(a, 6, row, c0, n, buffer(4));
+        sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V up = part.load(up_row + c);
+          const V up_bias = part.load(up_bias_row + c);
+          const V grad = part.load(grad_row + c);
+          const V gate = part.load(gate_row + c);
+          const V gate_bias = part.load(gate_bias_row + c);
+          const V sums = up + up_bias;
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          const V t2 = sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s);
+          const V t3 = m_x_sigmoid(t1) * grad;
+          part.store(grad_gate_row + c, t2);
+          part.store(grad_up_row + c, t3);
+          part.store(grad_gate_bias_sum + c, part.load(grad_gate_bias_sum + c) + t2);
+          part.store(grad_up_bias_sum + c, part.load(grad_up_bias_sum + c) + t3);
+        });
+        close_row<C>(a, 5, row, c0, n, grad_gate_row);
+        close_row<C>(a, 6, row, c0, n, grad_up_row);
+      }
     }
   }
 }

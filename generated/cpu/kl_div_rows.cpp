@@ -10,63 +10,71 @@ namespace AVO_ISA_NAMESPACE {
 // sum(p (log(p) - x)) over the last dim; p = target, or exp(target) where the target is a logarithm
 // Source: Kullback and Leibler, On Information and Sufficiency, Ann. Math. Statist. 22 (1951), 79-86
 template <class C>
-AVO_KERNEL void kl_div_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+AVO_KERNEL void kl_div_rows_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* target_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V target = part.load(target_row + c);
-        const V x = part.load(x_row + c);
-        const V logarithm = m_log(m_where(m_eq(target, V(C(0.0))), V(C(1.0)), target));
-        t1_block = part.sum(t1_block, target * (logarithm - x));
-      });
-      t1_lanes = t1_lanes + t1_block;
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* target_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V target = part.load(target_row + c);
+          const V x = part.load(x_row + c);
+          const V logarithm = m_log(m_where(m_eq(target, V(C(0.0))), V(C(1.0)), target));
+          t1_block = part.sum(t1_block, target * (logarithm - x));
+        });
+        t1_lanes = t1_lanes + t1_block;
+      }
+      const C t1 = hsum(t1_lanes);
+      store_stat<C>(a, 2, row, t1);
     }
-    const C t1 = hsum(t1_lanes);
-    store_stat<C>(a, 2, row, t1);
   }
 }
 
 template <class C>
-AVO_KERNEL void kl_div_rows_forward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+AVO_KERNEL void kl_div_rows_forward_yes(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* target_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* x_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V target = part.load(target_row + c);
-        const V x = part.load(x_row + c);
-        t1_block = part.sum(t1_block, m_exp(target) * (target - x));
-      });
-      t1_lanes = t1_lanes + t1_block;
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* target_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block = V(C(0));
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V target = part.load(target_row + c);
+          const V x = part.load(x_row + c);
+          t1_block = part.sum(t1_block, m_exp(target) * (target - x));
+        });
+        t1_lanes = t1_lanes + t1_block;
+      }
+      const C t1 = hsum(t1_lanes);
+      store_stat<C>(a, 2, row, t1);
     }
-    const C t1 = hsum(t1_lanes);
-    store_stat<C>(a, 2, row, t1);
   }
 }
 
 template <class C>
-AVO_KERNEL void kl_div_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void kl_div_rows_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* target_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_target_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* target_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* x_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, buffer(2));
+      C* grad_target_row = open_row<C>(a, 4, row, c0, n, buffer(3));
       const C grad = load_stat<C>(a, 2, row);
       const C t1 = -grad;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -84,14 +92,14 @@ AVO_KERNEL void kl_div_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void kl_div_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void kl_div_rows_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* target_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* target_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const C grad = load_stat<C>(a, 1, row);
       const C t1 = -grad;
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -104,16 +112,16 @@ AVO_KERNEL void kl_div_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin
 }
 
 template <class C>
-AVO_KERNEL void kl_div_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void kl_div_rows_backward_yes(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* target_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_target_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* target_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* x_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, buffer(2));
+      C* grad_target_row = open_row<C>(a, 4, row, c0, n, buffer(3));
       const C grad = load_stat<C>(a, 2, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
@@ -129,14 +137,14 @@ AVO_KERNEL void kl_div_rows_backward_yes(const AvoCpuArgs* a, int64_t row_begin,
 }
 
 template <class C>
-AVO_KERNEL void kl_div_rows_backward_yes_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void kl_div_rows_backward_yes_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* target_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      C* grad_x_row = open_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* target_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const C grad = load_stat<C>(a, 1, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);

@@ -10,40 +10,44 @@ namespace AVO_ISA_NAMESPACE {
 // sum((x - target)^2) over the last dim
 // Source: torch.nn.functional.mse_loss
 template <class C>
-AVO_KERNEL void mse_loss_rows_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t, int64_t,
-    int64_t, void* scratch) {
+AVO_KERNEL void mse_loss_rows_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
   const int64_t N = a->N;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x_row = load_row<C>(a, 0, row, 0, N, scratch_buffer<C>(scratch, 0, N));
-    const C* target_row = load_row<C>(a, 1, row, 0, N, scratch_buffer<C>(scratch, 1, N));
-    V t1_lanes(C(0));
-    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-      V t1_block(C(0));
-      sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V target = part.load(target_row + c);
-        const V t2 = x - target;
-        t1_block = part.sum(t1_block, t2 * t2);
-      });
-      t1_lanes = t1_lanes + t1_block;
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const C* target_row = load_row<C>(a, 1, row, panel, buffer(1));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V target = part.load(target_row + c);
+          const V t2 = x - target;
+          t1_block[chain] = part.sum(t1_block[chain], t2 * t2);
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      store_stat<C>(a, 2, row, t1);
     }
-    const C t1 = hsum(t1_lanes);
-    store_stat<C>(a, 2, row, t1);
   }
 }
 
 template <class C>
-AVO_KERNEL void mse_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void mse_loss_rows_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* target_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      C* grad_target_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* target_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, buffer(2));
+      C* grad_target_row = open_row<C>(a, 4, row, c0, n, buffer(3));
       const C grad = load_stat<C>(a, 2, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
@@ -59,15 +63,15 @@ AVO_KERNEL void mse_loss_rows_backward(const AvoCpuArgs* a, int64_t row_begin, i
 }
 
 template <class C>
-AVO_KERNEL void mse_loss_rows_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void mse_loss_rows_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* target_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      C* grad_x_row = open_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* target_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      C* grad_x_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const C grad = load_stat<C>(a, 2, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);

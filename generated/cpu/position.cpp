@@ -10,18 +10,18 @@ namespace AVO_ISA_NAMESPACE {
 // a cos - b sin, b cos + a sin; a, b = the halves of the last dim of x, and of the result
 // Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 template <class C>
-AVO_KERNEL void rotary_halves_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void rotary_halves_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* second_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* sin_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* first_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* cos_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* turned_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* turned_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* second_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* sin_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* first_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* cos_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      C* turned_first_row = open_row<C>(a, 4, row, c0, n, buffer(4));
+      C* turned_second_row = open_row<C>(a, 5, row, c0, n, buffer(5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V second = part.load(second_row + c);
         const V sin = part.load(sin_row + c);
@@ -37,22 +37,22 @@ AVO_KERNEL void rotary_halves_forward(const AvoCpuArgs* a, int64_t row_begin, in
 }
 
 template <class C>
-AVO_KERNEL void rotary_halves_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void rotary_halves_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      const C* first_row = load_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      const C* second_row = load_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_first_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
-      C* grad_second_row = open_row<C>(a, 7, row, c0, n, scratch_buffer<C>(scratch, 7, 2048));
-      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, scratch_buffer<C>(scratch, 8, 2048));
-      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, scratch_buffer<C>(scratch, 9, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      const C* first_row = load_row<C>(a, 4, row, c0, n, buffer(4));
+      const C* second_row = load_row<C>(a, 5, row, c0, n, buffer(5));
+      C* grad_first_row = open_row<C>(a, 6, row, c0, n, buffer(6));
+      C* grad_second_row = open_row<C>(a, 7, row, c0, n, buffer(7));
+      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, buffer(8));
+      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, buffer(9));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
@@ -75,18 +75,18 @@ AVO_KERNEL void rotary_halves_backward(const AvoCpuArgs* a, int64_t row_begin, i
 }
 
 template <class C>
-AVO_KERNEL void rotary_halves_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void rotary_halves_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* grad_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_first_row = open_row<C>(a, 4, row, c0, n, buffer(4));
+      C* grad_second_row = open_row<C>(a, 5, row, c0, n, buffer(5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
@@ -104,18 +104,18 @@ AVO_KERNEL void rotary_halves_backward_to_x(const AvoCpuArgs* a, int64_t row_beg
 // a cos - b sin, b cos + a sin; a, b = x[..., 0::2], x[..., 1::2], and of the result
 // Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 template <class C>
-AVO_KERNEL void rotary_pairs_forward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void rotary_pairs_forward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* second_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* sin_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* first_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* cos_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* turned_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* turned_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* second_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* sin_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* first_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* cos_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      C* turned_first_row = open_row<C>(a, 4, row, c0, n, buffer(4));
+      C* turned_second_row = open_row<C>(a, 5, row, c0, n, buffer(5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V second = part.load(second_row + c);
         const V sin = part.load(sin_row + c);
@@ -131,22 +131,22 @@ AVO_KERNEL void rotary_pairs_forward(const AvoCpuArgs* a, int64_t row_begin, int
 }
 
 template <class C>
-AVO_KERNEL void rotary_pairs_backward(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void rotary_pairs_backward(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      const C* first_row = load_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      const C* second_row = load_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
-      C* grad_first_row = open_row<C>(a, 6, row, c0, n, scratch_buffer<C>(scratch, 6, 2048));
-      C* grad_second_row = open_row<C>(a, 7, row, c0, n, scratch_buffer<C>(scratch, 7, 2048));
-      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, scratch_buffer<C>(scratch, 8, 2048));
-      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, scratch_buffer<C>(scratch, 9, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      const C* first_row = load_row<C>(a, 4, row, c0, n, buffer(4));
+      const C* second_row = load_row<C>(a, 5, row, c0, n, buffer(5));
+      C* grad_first_row = open_row<C>(a, 6, row, c0, n, buffer(6));
+      C* grad_second_row = open_row<C>(a, 7, row, c0, n, buffer(7));
+      C* grad_cos_row = open_row<C>(a, 8, row, c0, n, buffer(8));
+      C* grad_sin_row = open_row<C>(a, 9, row, c0, n, buffer(9));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);
@@ -169,18 +169,18 @@ AVO_KERNEL void rotary_pairs_backward(const AvoCpuArgs* a, int64_t row_begin, in
 }
 
 template <class C>
-AVO_KERNEL void rotary_pairs_backward_to_x(const AvoCpuArgs* a, int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end,
-    int64_t, void* scratch) {
+AVO_KERNEL void rotary_pairs_backward_to_x(AVO_PARAMETERS) {
   using V = Vec<C>;
-  for (int64_t c0 = col_begin; c0 < col_end; c0 += 2048) {
-    const int64_t n = col_end - c0 < 2048 ? col_end - c0 : 2048;
-    for (int64_t row = row_begin; row < row_end; ++row) {
-      const C* cos_row = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, 2048));
-      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, 2048));
-      const C* sin_row = load_row<C>(a, 2, row, c0, n, scratch_buffer<C>(scratch, 2, 2048));
-      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, scratch_buffer<C>(scratch, 3, 2048));
-      C* grad_first_row = open_row<C>(a, 4, row, c0, n, scratch_buffer<C>(scratch, 4, 2048));
-      C* grad_second_row = open_row<C>(a, 5, row, c0, n, scratch_buffer<C>(scratch, 5, 2048));
+  const BlockBuffers<C> buffer(scratch);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* cos_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* grad_turned_first_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* sin_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* grad_turned_second_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      C* grad_first_row = open_row<C>(a, 4, row, c0, n, buffer(4));
+      C* grad_second_row = open_row<C>(a, 5, row, c0, n, buffer(5));
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V cos = part.load(cos_row + c);
         const V grad_turned_first = part.load(grad_turned_first_row + c);

@@ -2,8 +2,7 @@
 #include "device/avo.cuh"
 
 #define AVO_PARAMETERS(X) \
-  const X* __restrict__ y_ptr, const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, \
-  X* __restrict__ grad_x_ptr, int64_t N
+  const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
@@ -14,10 +13,8 @@ AVO_INLINE void sigmoid_backward(AVO_PARAMETERS(X)) {
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(y_ptr, 0) && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
-    Vec<X, V> y_vec[P];
-    tile.load(y_vec, y_ptr);
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);
     Vec<X, V> grad_vec[P];
@@ -27,7 +24,8 @@ AVO_INLINE void sigmoid_backward(AVO_PARAMETERS(X)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (m_sigmoid_rest<A>(x_vec[p][j], y_vec[p][j]) * grad_vec[p][j]);
+        const C t1 = m_sigmoid<A>(x_vec[p][j]);
+        grad_x_out[j] = t1 * (m_sigmoid_rest<A>(x_vec[p][j], t1) * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr, p, grad_x_out, true);
     }
@@ -42,5 +40,5 @@ AVO_INLINE void sigmoid_backward(AVO_PARAMETERS(X)) {
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::sigmoid_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, x_ptr, grad_ptr, grad_x_ptr, N); \
+    avo::sigmoid_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \
   }

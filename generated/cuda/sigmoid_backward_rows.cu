@@ -2,9 +2,8 @@
 #include "device/avo.cuh"
 
 #define AVO_PARAMETERS(X) \
-  const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
-  const X* __restrict__ grad_ptr, int64_t grad_stride, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
-  int64_t M, int64_t N
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
@@ -15,31 +14,29 @@ AVO_INLINE void sigmoid_backward_rows(AVO_PARAMETERS(X)) {
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(y_ptr, y_stride) && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
-    const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P]) {
       if (row < M) {
-        tile.load(y_to, y_ptr + row * y_stride);
         tile.load(x_to, x_ptr + row * x_stride);
         tile.load(grad_to, grad_ptr + row * grad_stride);
       } else {
-        clear(y_to, x_to, grad_to);
+        clear(x_to, grad_to);
       }
     };
-    Vec<X, V> y_next[P], x_next[P], grad_next[P];
-    if constexpr (kAhead) fetch(rows.first + rows.own, y_next, x_next, grad_next);
+    Vec<X, V> x_next[P], grad_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, grad_next);
     for (int64_t base = rows.first; base < M; base += rows.step) {
       const int64_t row = base + rows.own;
       const bool live = row < M;
-      Vec<X, V> y_vec[P], x_vec[P], grad_vec[P];
+      Vec<X, V> x_vec[P], grad_vec[P];
       if constexpr (kAhead) {
-        copy(y_vec, y_next);
         copy(x_vec, x_next);
         copy(grad_vec, grad_next);
-        fetch(row + rows.step, y_next, x_next, grad_next);
+        fetch(row + rows.step, x_next, grad_next);
       } else {
-        fetch(row, y_vec, x_vec, grad_vec);
+        fetch(row, x_vec, grad_vec);
       }
 #pragma unroll
       for (int p = 0; p < P; ++p) {
@@ -47,7 +44,8 @@ AVO_INLINE void sigmoid_backward_rows(AVO_PARAMETERS(X)) {
         C grad_x_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          grad_x_out[j] = y_vec[p][j] * (m_sigmoid_rest<A>(x_vec[p][j], y_vec[p][j]) * grad_vec[p][j]);
+          const C t1 = m_sigmoid<A>(x_vec[p][j]);
+          grad_x_out[j] = t1 * (m_sigmoid_rest<A>(x_vec[p][j], t1) * grad_vec[p][j]);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
@@ -63,5 +61,5 @@ AVO_INLINE void sigmoid_backward_rows(AVO_PARAMETERS(X)) {
 
 #define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
   extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::sigmoid_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, x_ptr, x_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
+    avo::sigmoid_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, M, N); \
   }

@@ -133,8 +133,8 @@ template <class C>
 void copy_rows(const void* args, int64_t row_begin, int64_t row_end, int64_t c0, int64_t n, void* scratch) {
   const AvoCpuArgs* a = (const AvoCpuArgs*)args;
   for (int64_t row = row_begin; row < row_end; ++row) {
-    const C* x = load_row<C>(a, 0, row, c0, n, scratch_buffer<C>(scratch, 0, n));
-    C* y = open_row<C>(a, 1, row, c0, n, scratch_buffer<C>(scratch, 1, n));
+    const C* x = load_row<C>(a, 0, row, c0, n, (C *)scratch);
+    C* y = open_row<C>(a, 1, row, c0, n, (C *)scratch + row_pitch<C>(n));
     sweep<C>(0, n, [&](int64_t c, auto part) { part.store(y + c, part.load(x + c)); });
     close_row<C>(a, 1, row, c0, n, y);
   }

@@ -20,8 +20,10 @@
 #define AVO_I64 4 // whole numbers, of span-M operands alone
 #define AVO_I32 5
 
-// Columns that a kernel of class pointwise stages at a time, and the slack of every row buffer.
-#define AVO_POINTWISE_BLOCK 2048
+// Columns that a kernel of class pointwise stages at a time, rows that one of class row does at most, and the slack of
+// every row of a buffer.
+#define AVO_POINTWISE_BLOCK 512
+#define AVO_PANEL_ROWS 16
 #define AVO_BUFFER_SLACK 32
 
 #ifdef __cplusplus
@@ -31,7 +33,7 @@ extern "C" {
 typedef struct AvoOperand {
   void *data;
   int32_t dtype;
-  int32_t reserved;
+  int32_t panelled; // class row: neighbouring rows lie nearer than neighbouring columns: brought panel_rows at a time
   int64_t col_stride;
   int64_t row_strides[AVO_MAX_ROW_DIMS];
 } AvoOperand;
@@ -40,8 +42,8 @@ typedef struct AvoCpuArgs {
   const AvoOperand *operands;
   const double *scalars;
   int64_t M, N;
-  int32_t row_dims; // at least 1
-  int32_t reserved;
+  int32_t row_dims;   // at least 1
+  int32_t panel_rows; // 1 where no operand is panelled; a row buffer of class row has room for so many rows
   int64_t row_sizes[AVO_MAX_ROW_DIMS];
   void *partials; // compute dtype, [chunk][sum][N]; null when the kernel has no sums
 } AvoCpuArgs;

@@ -38,7 +38,7 @@ template <> struct ExpNumbers<float> {
   static constexpr float square_under = 10.25f;         // exp(-z^2) < 2^-150
   static constexpr float half_square_under = 14.5f;     // exp(-x^2 / 2) < 2^-150
   static constexpr uint32_t round_bits = 0x4b400000, bias = 127, split = 0xfffff000;
-  static constexpr int mantissa = 23;
+  static constexpr int mantissa = 23, lift = 64; // 2^(n + lift) is normal wherever exp is not 0, and n <= 0
 };
 template <> struct ExpNumbers<double> {
   static constexpr double log2e = 1.4426950408889634, round = 0x1.8p52;
@@ -48,7 +48,7 @@ template <> struct ExpNumbers<double> {
   static constexpr double one_sided = 45.0;
   static constexpr double square_under = 27.5, half_square_under = 39.0;
   static constexpr uint64_t round_bits = 0x4338000000000000, bias = 1023, split = 0xfffffffff8000000;
-  static constexpr int mantissa = 52;
+  static constexpr int mantissa = 52, lift = 128;
 };
 
 AVO_INLINE RegF exp_rest(RegF r) { return horner(r, AVO_POLYNOMIAL_EXP_F32); }
@@ -92,6 +92,21 @@ template <class R> AVO_INLINE R r_exp(R x) {
   return (splat(C(1)) + e.q) * power.first * power.second;
 }
 
+// 2^n (1 + q), n <= 0: lifted, so that the last product alone rounds a denormal result.
+template <class R> AVO_INLINE R small_exp(ExpParts<R> e) {
+  using C = typename LaneOf<R>::type;
+  using K = ExpNumbers<C>;
+  const R power = (R)((e.t - (K::round_bits - K::bias - K::lift)) << K::mantissa);
+  const R lower = (R)(UintOf<R>{} + ((K::bias - K::lift) << K::mantissa));
+  return (splat(C(1)) + e.q) * power * lower;
+}
+
+// exp(x) for x <= 0: the bits of r_exp, by fewer instructions.
+template <class R> AVO_INLINE R r_exp_of_negative(R x) {
+  using K = ExpNumbers<typename LaneOf<R>::type>;
+  return small_exp(exp_parts(r_max(splat(K::under), x), R{}));
+}
+
 template <class R> AVO_INLINE R r_expm1(R x) {
   using C = typename LaneOf<R>::type;
   using K = ExpNumbers<C>;
@@ -118,12 +133,9 @@ template <class R> AVO_INLINE R r_product_rest(R a, R b, R product) {
 // exp(-factor z^2), 0 from `under` on; the square kept to twice the precision: what z * z rounds off is subtracted from
 // the reduced argument.
 template <class R> AVO_INLINE R r_exp_neg_sq(R z, typename LaneOf<R>::type factor, typename LaneOf<R>::type under) {
-  using C = typename LaneOf<R>::type;
   z = r_min(splat(under), r_abs(z));
   const R high = z * z, low = r_product_rest(z, z, high);
-  const ExpParts<R> e = exp_parts(splat(-factor) * high, splat(factor) * low);
-  const Power<R> power = power_of_two<R>(e.t);
-  return (splat(C(1)) + e.q) * power.first * power.second;
+  return small_exp(exp_parts(splat(-factor) * high, splat(factor) * low));
 }
 template <class R> AVO_INLINE R r_exp_neg_sq(R z) {
   using C = typename LaneOf<R>::type;
@@ -139,21 +151,21 @@ template <class R> AVO_INLINE R r_exp_neg_half_sq(R x) {
 // tail.
 template <class R> AVO_INLINE R r_sigmoid(R x) {
   using C = typename LaneOf<R>::type;
-  const R one = splat(C(1)), e = r_exp(-r_abs(x));
+  const R one = splat(C(1)), e = r_exp_of_negative(-r_abs(x));
   return (x < R{} ? e : one) / (one + e);
 }
 
 // x sigmoid(x) with one rounding fewer than the product.
 template <class R> AVO_INLINE R r_x_sigmoid(R x) {
   using C = typename LaneOf<R>::type;
-  const R e = r_exp(-r_abs(x));
+  const R e = r_exp_of_negative(-r_abs(x));
   return (x < R{} ? x * e : x) / (splat(C(1)) + e);
 }
 
 // 1 - sigmoid(x), of the same exponential.
 template <class R> AVO_INLINE R r_sigmoid_rest(R x) {
   using C = typename LaneOf<R>::type;
-  const R one = splat(C(1)), e = r_exp(-r_abs(x));
+  const R one = splat(C(1)), e = r_exp_of_negative(-r_abs(x));
   return (x > R{} ? e : one) / (one + e);
 }
 

@@ -162,13 +162,15 @@ AVO_INLINE Vec<float> to_f32(Vec<double> v) {
 }
 #endif
 
+// The bits of x as a bfloat16 in the high half of each word; the low half is of no account.
+AVO_INLINE UintF rounded_to_bf16(RegF x) {
+  const UintF bits = (UintF)x;
+  const UintF rounded = bits + 0x7fffu + ((bits >> 16) & 1u), quiet = bits | 0x400000u;
+  return (UintF)(x != x ? (IntF)quiet : (IntF)rounded);
+}
 AVO_INLINE void store_f32_as(Bf16 *p, Vec<float> v) {
   UintF words[Vec<float>::kRegs];
-  repeat<Vec<float>::kRegs>([&](auto i) AVO_LAMBDA {
-    const UintF bits = (UintF)v.r[i];
-    const UintF rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
-    words[i] = (UintF)(v.r[i] != v.r[i] ? (IntF)quiet : (IntF)rounded);
-  });
+  repeat<Vec<float>::kRegs>([&](auto i) AVO_LAMBDA { words[i] = rounded_to_bf16(v.r[i]) >> 16; });
   store_low_halves(p, words);
 }
 
@@ -188,31 +190,61 @@ template <class T> AVO_INLINE void store_as(T *p, Vec<double> v) { store_f32_as(
 
 // ---- runs of elements ---------------------------------------------------------------------------
 
+template <class R, int... I> AVO_INLINE R even_lanes(R a, R b, Indices<I...>) {
+  return __builtin_shufflevector(a, b, (2 * I)...);
+}
+// Lanes 0, 2, ... of a, then of b.
+template <class C> AVO_INLINE Vec<C> even_lanes(Vec<C> a, Vec<C> b) {
+  constexpr int per = Vec<C>::kPerReg, regs = Vec<C>::kRegs;
+  typename Vec<C>::Reg both[2 * regs];
+  __builtin_memcpy(both, a.r, sizeof(a.r));
+  __builtin_memcpy(both + regs, b.r, sizeof(b.r));
+  Vec<C> out;
+  repeat<regs>([&](auto i) AVO_LAMBDA {
+    out.r[i] = even_lanes(both[2 * i], both[2 * i + 1], Indices<__integer_pack(per)...>{});
+  });
+  return out;
+}
+
 // to[i] = from[i * stride], converted. `to` has room for whole vectors past n (the slack of a row buffer).
 template <class T, class C> AVO_NOINLINE void convert_in(const T *from, int64_t stride, C *to, int64_t n) {
-  T lanes[kLanes] = {};
-  for (int64_t c = 0; c < n; c += kLanes) {
-    const T *source = from + c;
-    if (stride != 1 || c + kLanes > n) {
-      const int count = n - c < kLanes ? int(n - c) : kLanes;
-      for (int i = 0; i < count; ++i) lanes[i] = from[(c + i) * stride];
-      source = lanes;
+  int64_t c = 0;
+  if (stride == 1) {
+    for (; c + kLanes <= n; c += kLanes) load_as(from + c, C()).store(to + c);
+  } else if (stride == 2) { // interleaved pairs; the vector after this one starts in the operand, so that its end is
+    for (; c + kLanes < n; c += kLanes)
+      even_lanes(load_as(from + 2 * c, C()), load_as(from + 2 * c + kLanes, C())).store(to + c);
+  } else {
+    for (; c + kLanes <= n; c += kLanes) {
+      T lanes[kLanes];
+      repeat<kLanes>([&](auto i) AVO_LAMBDA { lanes[i] = from[(c + i) * stride]; });
+      load_as(lanes, C()).store(to + c);
     }
-    load_as(source, C()).store(to + c);
+  }
+  for (; c < n; c += kLanes) {
+    T lanes[kLanes] = {};
+    const int count = n - c < kLanes ? int(n - c) : kLanes;
+    for (int i = 0; i < count; ++i) lanes[i] = from[(c + i) * stride];
+    load_as(lanes, C()).store(to + c);
   }
 }
 
 // to[i * stride] = from[i], converted.
 template <class C, class T> AVO_NOINLINE void convert_out(const C *from, T *to, int64_t stride, int64_t n) {
+  int64_t c = 0;
   T lanes[kLanes];
-  for (int64_t c = 0; c < n; c += kLanes) {
-    if (stride == 1 && c + kLanes <= n) {
-      store_as(to + c, Vec<C>::load(from + c));
-    } else {
-      const int count = n - c < kLanes ? int(n - c) : kLanes;
-      store_as(lanes, Tail{count}.load(from + c));
-      for (int i = 0; i < count; ++i) to[(c + i) * stride] = lanes[i];
+  if (stride == 1) {
+    for (; c + kLanes <= n; c += kLanes) store_as(to + c, Vec<C>::load(from + c));
+  } else {
+    for (; c + kLanes <= n; c += kLanes) {
+      store_as(lanes, Vec<C>::load(from + c));
+      repeat<kLanes>([&](auto i) AVO_LAMBDA { to[(c + i) * stride] = lanes[i]; });
     }
+  }
+  if (c < n) {
+    const int count = int(n - c);
+    store_as(lanes, Tail{count}.load(from + c));
+    for (int i = 0; i < count; ++i) to[(c + i) * stride] = lanes[i];
   }
 }
 
@@ -307,17 +339,23 @@ template <class C> AVO_INLINE void store_stat(const AvoCpuArgs *a, int operand, 
 
 // ---- rounding -----------------------------------------------------------------------------------------------
 
-template <class T, class C> AVO_INLINE Vec<C> round_by(Vec<C> v) {
-  alignas(64) T stored[16];
-  store_as(stored, v);
-  return load_as(stored, C());
+AVO_INLINE Vec<float> round_by(Vec<float> v, float) { return v; }
+AVO_INLINE Vec<float> round_by(Vec<float> v, Bf16) {
+  return each<float>([](auto x) AVO_LAMBDA { return (RegF)(rounded_to_bf16(x) & 0xffff0000u); }, v);
 }
+AVO_INLINE Vec<float> round_by(Vec<float> v, F16) {
+  alignas(64) F16 stored[kLanes];
+  store_as(stored, v);
+  return load_as(stored, float());
+}
+template <class T> AVO_INLINE Vec<double> round_by(Vec<double> v, T like) { return to_f64(round_by(to_f32(v), like)); }
+
 // The values as an operand of that dtype holds them.
 template <class C> AVO_INLINE Vec<C> m_round_to(Vec<C> v, int32_t dtype) {
   switch (dtype) {
-  case AVO_F32: return round_by<float>(v);
-  case AVO_F16: return round_by<F16>(v);
-  case AVO_BF16: return round_by<Bf16>(v);
+  case AVO_F32: return round_by(v, float());
+  case AVO_F16: return round_by(v, F16());
+  case AVO_BF16: return round_by(v, Bf16());
   default: return v;
   }
 }
@@ -330,12 +368,178 @@ template <class V> AVO_INLINE V m_round_f32(V v) { return m_round_to(v, AVO_F32)
 template <class V> AVO_INLINE V m_round_f16(V v) { return m_round_to(v, AVO_F16); }
 template <class V> AVO_INLINE V m_round_bf16(V v) { return m_round_to(v, AVO_BF16); }
 
-// Row buffer `index` of the scratch of a kernel whose buffers hold n elements (class pointwise:
-// kPointwiseBlock).
-constexpr int64_t kPointwiseBlock = AVO_POINTWISE_BLOCK;
-template <class C> AVO_INLINE C *scratch_buffer(void *scratch, int index, int64_t n) {
-  const int64_t bytes = ((n + AVO_BUFFER_SLACK) * int64_t(sizeof(C)) + 63) / 64 * 64;
-  return (C *)((char *)scratch + index * bytes);
+// ---- buffers and panels -------------------------------------------------------------------------------------
+
+// Elements from one row of a buffer to the next.
+template <class C> AVO_INLINE int64_t row_pitch(int64_t n) {
+  constexpr int64_t chunk = 64 / int64_t(sizeof(C));
+  return (n + AVO_BUFFER_SLACK + chunk - 1) / chunk * chunk;
+}
+
+// The buffers of a kernel of class pointwise: of a block of a row each.
+template <class C> struct BlockBuffers {
+  C *const scratch;
+
+  AVO_INLINE explicit BlockBuffers(void *memory) : scratch((C *)memory) {}
+  AVO_INLINE C *operator()(int index) const { return scratch + index * row_pitch<C>(AVO_POINTWISE_BLOCK); }
+};
+
+// Those of class row: of the rows of a panel each.
+template <class C> struct RowBuffers {
+  C *const scratch;
+  const int64_t pitch;
+
+  AVO_INLINE RowBuffers(const AvoCpuArgs *a, void *memory)
+      : scratch((C *)memory), pitch(a->panel_rows * row_pitch<C>(a->N)) {}
+  AVO_INLINE C *operator()(int index) const { return scratch + index * pitch; }
+};
+
+// Rows whose panelled operands are brought in and out together. Where an operand's rows lie side by side, a cache line
+// has 16 rows of one column: taken row by row, every line would be fetched 16 times.
+struct RowPanel {
+  const AvoCpuArgs *a;
+  int64_t begin, end, stop;
+
+  AVO_INLINE RowPanel(const AvoCpuArgs *args, int64_t row_begin, int64_t row_end)
+      : a(args), begin(row_begin), end(row_begin), stop(row_end) {
+    advance();
+  }
+  AVO_INLINE void advance() {
+    begin = end;
+    end = stop;
+    if (a->panel_rows == 1) return;
+    const int64_t size = a->row_sizes[a->row_dims - 1], digit = begin % size;
+    int64_t rows = a->panel_rows - digit % a->panel_rows; // to a multiple, where lines are likely to begin
+    rows = rows < size - digit ? rows : size - digit;
+    end = rows < stop - begin ? begin + rows : stop;
+  }
+};
+
+// The first `rows` lanes of four columns to as many rows.
+template <class C> AVO_INLINE void store_transposed(const Vec<C> (&v)[4], C *to, int64_t pitch, int64_t rows) {
+  if constexpr (sizeof(C) == 4) {
+    __m128 q[4][4];
+    repeat<4>([&](auto j) AVO_LAMBDA { __builtin_memcpy(q[j], v[j].r, sizeof(q[j])); });
+    repeat<4>([&](auto g) AVO_LAMBDA {
+      _MM_TRANSPOSE4_PS(q[0][g], q[1][g], q[2][g], q[3][g]);
+      repeat<4>([&](auto j) AVO_LAMBDA {
+        if (4 * g + j < rows) _mm_storeu_ps((float *)to + (4 * g + j) * pitch, q[j][g]);
+      });
+    });
+  } else {
+    C tile[4][kLanes];
+    repeat<4>([&](auto j) AVO_LAMBDA { v[j].store(tile[j]); });
+    for (int64_t r = 0; r < rows; ++r) {
+      repeat<4>([&](auto j) AVO_LAMBDA { to[r * pitch + j] = tile[j][r]; });
+    }
+  }
+}
+template <class C> AVO_INLINE void load_transposed(Vec<C> (&v)[4], const C *from, int64_t pitch, int64_t rows) {
+  if constexpr (sizeof(C) == 4) {
+    __m128 q[4][4] = {};
+    repeat<4>([&](auto g) AVO_LAMBDA {
+      repeat<4>([&](auto j) AVO_LAMBDA {
+        if (4 * g + j < rows) q[j][g] = _mm_loadu_ps((const float *)from + (4 * g + j) * pitch);
+      });
+      _MM_TRANSPOSE4_PS(q[0][g], q[1][g], q[2][g], q[3][g]);
+    });
+    repeat<4>([&](auto j) AVO_LAMBDA { __builtin_memcpy(v[j].r, q[j], sizeof(q[j])); });
+  } else {
+    C tile[4][kLanes] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      repeat<4>([&](auto j) AVO_LAMBDA { tile[j][r] = from[r * pitch + j]; });
+    }
+    repeat<4>([&](auto j) AVO_LAMBDA { v[j] = Vec<C>::load(tile[j]); });
+  }
+}
+
+// to[r * pitch + c] = from[r * row_stride + c * stride], converted, for up to 16 rows.
+template <class T, class C>
+AVO_NOINLINE void panel_in(const T *from, int64_t row_stride, int64_t stride, C *to, int64_t pitch, int64_t rows,
+                           int64_t n) {
+  const bool whole = rows == kLanes && row_stride == 1;
+  for (int64_t c = 0; c < n; c += 4) {
+    Vec<C> v[4];
+    repeat<4>([&](auto j) AVO_LAMBDA {
+      const T *column = from + (c + j < n ? c + j : n - 1) * stride;
+      if (whole) {
+        v[j] = load_as(column, C());
+        __builtin_prefetch(column + kLanes, 0, 2); // the next panel's
+      } else {
+        T lanes[kLanes] = {};
+        for (int64_t r = 0; r < rows; ++r) lanes[r] = column[r * row_stride];
+        v[j] = load_as(lanes, C());
+      }
+    });
+    store_transposed(v, to + c, pitch, rows);
+  }
+}
+// to[r * row_stride + c * stride] = from[r * pitch + c], converted.
+template <class C, class T>
+AVO_NOINLINE void panel_out(const C *from, int64_t pitch, T *to, int64_t row_stride, int64_t stride, int64_t rows,
+                            int64_t n) {
+  const bool whole = rows == kLanes && row_stride == 1;
+  for (int64_t c = 0; c < n; c += 4) {
+    Vec<C> v[4];
+    load_transposed(v, from + c, pitch, rows);
+    repeat<4>([&](auto j) AVO_LAMBDA {
+      if (c + j >= n) return;
+      T *column = to + (c + j) * stride;
+      if (whole) {
+        store_as(column, v[j]);
+      } else {
+        T lanes[kLanes];
+        store_as(lanes, v[j]);
+        for (int64_t r = 0; r < rows; ++r) column[r * row_stride] = lanes[r];
+      }
+    });
+  }
+}
+
+// f(data of its dtype).
+template <class F> AVO_INLINE void by_dtype(const AvoOperand &operand, const F &f) {
+  switch (operand.dtype) {
+  case AVO_F32: return f((float *)operand.data);
+  case AVO_F16: return f((F16 *)operand.data);
+  case AVO_BF16: return f((Bf16 *)operand.data);
+  default: return f((double *)operand.data);
+  }
+}
+template <class C> AVO_INLINE void load_panel(const AvoCpuArgs *a, int operand, const RowPanel &panel, C *buffer) {
+  const AvoOperand &source = a->operands[operand];
+  if (!source.panelled) return;
+  by_dtype(source, [&](auto *data) AVO_LAMBDA {
+    panel_in(data + row_offset(a, source, panel.begin), source.row_strides[a->row_dims - 1], source.col_stride, buffer,
+             row_pitch<C>(a->N), panel.end - panel.begin, a->N);
+  });
+}
+template <class C>
+AVO_INLINE void store_panel(const AvoCpuArgs *a, int operand, const RowPanel &panel, const C *buffer) {
+  const AvoOperand &target = a->operands[operand];
+  if (!target.panelled) return;
+  by_dtype(target, [&](auto *data) AVO_LAMBDA {
+    panel_out(buffer, row_pitch<C>(a->N), data + row_offset(a, target, panel.begin),
+              target.row_strides[a->row_dims - 1], target.col_stride, panel.end - panel.begin, a->N);
+  });
+}
+
+// Whole rows: that of a panel, or as above.
+template <class C> AVO_INLINE C *row_of_panel(const AvoCpuArgs *a, int64_t row, const RowPanel &panel, C *buffer) {
+  return buffer + (row - panel.begin) * row_pitch<C>(a->N);
+}
+template <class C>
+AVO_INLINE const C *load_row(const AvoCpuArgs *a, int operand, int64_t row, const RowPanel &panel, C *buffer) {
+  if (a->operands[operand].panelled) return row_of_panel(a, row, panel, buffer);
+  return load_row<C>(a, operand, row, 0, a->N, buffer);
+}
+template <class C>
+AVO_INLINE C *open_row(const AvoCpuArgs *a, int operand, int64_t row, const RowPanel &panel, C *buffer) {
+  if (a->operands[operand].panelled) return row_of_panel(a, row, panel, buffer);
+  return open_row<C>(a, operand, row, 0, a->N, buffer);
+}
+template <class C>
+AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, const RowPanel &, const C *p) {
+  if (!a->operands[operand].panelled) close_row<C>(a, operand, row, 0, a->N, p);
 }
 
 // ---- column sums --------------------------------------------------------------------------------
@@ -344,10 +548,7 @@ template <class C> AVO_INLINE C *scratch_buffer(void *scratch, int index, int64_
 template <class C> AVO_INLINE C *partial_row(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
   return (C *)a->partials + (chunk * sums + k) * a->N;
 }
-template <class C> AVO_INLINE void zero_partial(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
-  __builtin_memset(partial_row<C>(a, chunk, sums, k), 0, size_t(a->N) * sizeof(C));
-}
-// The same for a kernel of class pointwise, which owns the columns [begin, end) only.
+// Zeroes those of the columns [begin, end): of a kernel of class pointwise, which owns those only, or all.
 template <class C>
 AVO_INLINE void zero_partial(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k, int64_t begin, int64_t end) {
   __builtin_memset(partial_row<C>(a, chunk, sums, k) + begin, 0, size_t(end - begin) * sizeof(C));

@@ -19,6 +19,11 @@
 #define AVO_LAMBDA __attribute__((always_inline))
 // A kernel: internal, and everything in it inlined whatever its size (sums live in registers only then).
 #define AVO_KERNEL static __attribute__((flatten))
+// See AvoCpuKernel.
+#define AVO_PARAMETERS                                                                                                 \
+  [[maybe_unused]] const AvoCpuArgs *a, [[maybe_unused]] int64_t row_begin, [[maybe_unused]] int64_t row_end,          \
+      [[maybe_unused]] int64_t col_begin, [[maybe_unused]] int64_t col_end, [[maybe_unused]] int64_t chunk,            \
+      [[maybe_unused]] void *scratch
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define AVO_AVX512 1
@@ -387,7 +392,6 @@ template <class C> AVO_INLINE void Tail::store(C *p, Vec<C> v) const {
 constexpr int64_t kSumBlock = 256;
 AVO_INLINE int64_t block_end(int64_t begin, int64_t end) { return end - begin < kSumBlock ? end : begin + kSumBlock; }
 
-// f(c, Whole) for each full vector of columns [begin, end), then f(c, Tail) for what is left.
 // c, c + 1, ... + 15.
 template <class C> AVO_INLINE Vec<C> numbers_from(int64_t c) {
   Vec<C> out;
@@ -397,10 +401,24 @@ template <class C> AVO_INLINE Vec<C> numbers_from(int64_t c) {
   return out + Vec<C>(C(c));
 }
 
+// f(c, Whole) for each full vector of columns [begin, end), then f(c, Tail) for what is left.
 template <class C, class F> AVO_INLINE void sweep(int64_t begin, int64_t end, const F &f) {
   int64_t c = begin;
   for (; c + kLanes <= end; c += kLanes) f(c, Whole{});
   if (c < end) f(c, Tail{int(end - c)});
+}
+// The same with f(c, part, chain): the vectors of a pair have chains of their own, Index<0> and Index<1>.
+template <class C, class F> AVO_INLINE void sweep_pairs(int64_t begin, int64_t end, const F &f) {
+  int64_t c = begin;
+  for (; c + 2 * kLanes <= end; c += 2 * kLanes) {
+    f(c, Whole{}, Index<0>{});
+    f(c + kLanes, Whole{}, Index<1>{});
+  }
+  if (c + kLanes <= end) {
+    f(c, Whole{}, Index<0>{});
+    c += kLanes;
+  }
+  if (c < end) f(c, Tail{int(end - c)}, Index<1>{});
 }
 
 } // namespace

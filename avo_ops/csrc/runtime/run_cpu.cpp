@@ -1,6 +1,7 @@
 // Execution on the CPU: cut the iteration space over torch's threads and call the kernel on the parts.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 
 #include "cpu_kernels.h"
 #include "parallel.h"
@@ -23,16 +24,36 @@ struct CpuCall {
   }
 };
 
-size_t scratch_bytes(const Plan &plan, const CpuCase &one) {
-  int64_t columns = one.pointwise ? AVO_POINTWISE_BLOCK : plan.N;
-  int64_t bytes = (columns + AVO_BUFFER_SLACK) * size_of(plan.compute);
-  return static_cast<size_t>(one.buffers * (ceil_div(bytes, 64) * 64));
+constexpr int64_t kMostScratch = 4 << 20; // bytes, beyond which panels become smaller
+
+int64_t row_bytes(const Plan &plan, int64_t columns) {
+  return ceil_div((columns + AVO_BUFFER_SLACK) * size_of(plan.compute), 64) * 64;
+}
+
+size_t scratch_bytes(const Plan &plan, const CpuCase &one, int64_t panel_rows) {
+  int64_t bytes = one.pointwise ? row_bytes(plan, AVO_POINTWISE_BLOCK) : panel_rows * row_bytes(plan, plan.N);
+  return static_cast<size_t>(one.buffers * bytes);
+}
+
+// Marks the operands whose rows lie nearer to each other than their columns. The rows of a panel.
+int panel_rows(const Plan &plan, const CpuCase &one, AvoOperand *operands) {
+  int last = plan.row_dims - 1, rows = AVO_PANEL_ROWS;
+  while (rows > 1 && one.buffers * rows * row_bytes(plan, plan.N) > kMostScratch) rows /= 2;
+  if (one.pointwise || plan.N == 1 || plan.row_sizes[last] == 1 || rows == 1) return 1;
+  bool any = false;
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    AvoOperand &operand = operands[i];
+    if (!operand.data || plan.operands[one.operands[i]].span != Span::MN) continue;
+    operand.panelled = std::abs(operand.row_strides[last]) < std::abs(operand.col_stride);
+    any |= operand.panelled;
+  }
+  return any ? rows : 1;
 }
 
 void fill_operand(const Plan &plan, const Operand &operand, void *data, AvoOperand &out) {
   out.data = data;
   out.dtype = index_of(operand.dtype);
-  out.reserved = 0;
+  out.panelled = 0;
   out.col_stride = operand.col_stride;
   for (int i = 0; i < plan.row_dims; ++i) out.row_strides[i] = operand.row_strides[i];
 }
@@ -132,7 +153,8 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   call.args.row_dims = plan.row_dims;
   for (int i = 0; i < plan.row_dims; ++i) call.args.row_sizes[i] = plan.row_sizes[i];
   call.kernel = function;
-  call.scratch_bytes = scratch_bytes(plan, one);
+  call.args.panel_rows = panel_rows(plan, one, operands);
+  call.scratch_bytes = scratch_bytes(plan, one, call.args.panel_rows);
 
   if (one.sums.empty()) {
     run_rows(call, plan, one.pointwise);
