@@ -104,8 +104,12 @@ def _expanded(tensor: Tensor, shape: torch.Size) -> Tensor:
     wide = tensor.expand(shape)
     if wide.requires_grad and wide.shape != tensor.shape:
         # torch sums a gradient in the order of its strides: the bits must not depend on those of the other operands.
-        wide.register_hook(Tensor.contiguous)  # type: ignore[no-untyped-call]
+        wide.register_hook(_contiguous)  # type: ignore[no-untyped-call]
     return wide
+
+
+def _contiguous(grad: Tensor | None) -> Tensor | None:
+    return None if grad is None else grad.contiguous()  # torch gives None for one that is undefined
 
 
 def by_backward_op(
