@@ -699,6 +699,35 @@ def test_statistics_of_unsaved_arguments():
         library._destroy()
 
 
+def test_second_derivatives_of_a_definition_that_detaches():
+    """The backward op's formula, differentiated, would go through what the definition has detached."""
+    from avo_ops.generator.pipeline import generate
+
+    def kept(x):
+        return x * (x * x).mean(-1, keepdim=True).detach()
+
+    record = OpDef("kept", "(Tensor x) -> Tensor", kept, LAST, "", "")
+    entry = generate([record]).plan["operators"][0]
+    assert entry["autograd"]["detaches"]
+    library = torch.library.Library("avo_test", "DEF")
+    try:
+        register_operator(library, operator_from_json(entry), record)
+        x = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
+        found = []
+        for function in (torch.ops.avo_test.kept, kept):
+            first = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)[0]
+            found.append((first, torch.autograd.grad(first.sin().sum(), x)[0]))
+        for ours, expected in zip(*found, strict=True):
+            torch.testing.assert_close(ours, expected)
+    finally:
+        library._destroy()
+
+
+def test_softmax_detaches_what_changes_nothing():
+    """Its maximum: the record says so, and the C++ dispatch serves it."""
+    assert OPERATORS["softmax"].detaches is False and RECORDS["softmax"].invariant
+
+
 def test_an_operator_without_gradient():
     entry = next(d for d in plan_file.load(FOLDER)["operators"] if d["name"] == "silu")
     entry = {**entry, "ops": entry["ops"][:2], "autograd": None}
