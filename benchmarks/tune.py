@@ -284,7 +284,7 @@ class Kernels:
         """Compile families by name; the reasons of those that failed."""
         work = []
         for name, family in made.items():
-            text = build.family_source(name, self._generated, {"families": {name: family}})
+            text = build.family_source(name, family, self._generated)
             if not self._arch:
                 symbols = {v["symbol"] for rows in family["variants"].values() for v in rows}
                 text = emulator.unit(text, symbols)
