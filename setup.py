@@ -46,7 +46,9 @@ RUNTIME_FLAGS = (
 )
 # No contraction: fma stands where the IR says so, and nowhere else. No errno: sqrt is one instruction.
 # No exceptions: nothing here throws, and what handles them is libstdc++'s.
-CPU_FLAGS = "-std=c++20 -O3 -fPIC -ffp-contract=off -fno-math-errno -fno-exceptions -Wall -Wextra -Iavo_ops/csrc"
+CPU_FLAGS = (
+    "-std=c++20 -O3 -fPIC -ffp-contract=off -fno-math-errno -fno-exceptions -Wall -Wextra -Iavo_ops/csrc"
+)
 # Against libtorch and Python themselves, not a stable ABI.
 ACCELERATOR_FLAGS = "-std=c++20 -O2 -fPIC -fvisibility=hidden -Wall -Wextra"
 ISAS = {"base": "-march=x86-64", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
