@@ -723,9 +723,22 @@ def test_second_derivatives_of_a_definition_that_detaches():
         library._destroy()
 
 
-def test_softmax_detaches_what_changes_nothing():
-    """Its maximum: the record says so, and the C++ dispatch serves it."""
-    assert OPERATORS["softmax"].detaches is False and RECORDS["softmax"].invariant
+@pytest.mark.parametrize("name", [r.name for r in CATALOGUE if r.invariant])
+def test_what_an_invariant_definition_detaches_changes_no_derivative(name):
+    """The record says so: second derivatives through the backward op are those of the definition itself."""
+    call = Call(RECORDS[name], RECORDS[name].samples[0])
+    assert not call.operator.detaches
+    args = call.args()
+    found = []
+    for function in (call.op, RECORDS[name].compute):
+        leaves = call.leaves(args)
+        outputs = as_tuple(call.of_tensors(args, function)(*leaves))
+        loss = sum((o * o.detach().cos()).sum() + o.square().sum() for o in outputs)
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        second = torch.autograd.grad(sum(g.sin().sum() for g in first), leaves, materialize_grads=True)
+        found.append((*first, *second))
+    for ours, expected in zip(*found, strict=True):
+        close(ours, expected)
 
 
 def test_an_operator_without_gradient():
