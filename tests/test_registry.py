@@ -615,6 +615,18 @@ def test_broadcast_operands(shapes):
             close(torch.autograd.grad(scalar(ours), wanted), torch.autograd.grad(scalar(theirs), wanted))
 
 
+def test_the_gradient_of_a_broadcast_operand_does_not_depend_on_strides():
+    """torch adds it up in the order of strides, which are those of the other operands."""
+    generator = torch.Generator().manual_seed(0)
+    x, grad = torch.randn(2, 37, 19, 8, generator=generator)
+    up = torch.randn(1, 19, 8, generator=generator, requires_grad=True)
+    found = []
+    for dims in ((0, 1, 2), (2, 1, 0)):  # as they lie in memory
+        gate, given = (t.permute(dims).contiguous().permute(dims) for t in (x, grad))
+        found += torch.autograd.grad(torch.ops.avo.swiglu(gate, up), up, given)
+    assert torch.equal(*found)
+
+
 @first
 def test_repeated_backward_and_checkpoint(call):
     from torch.utils.checkpoint import checkpoint
