@@ -1318,6 +1318,13 @@ AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X)) {
     )
 
 
+def test_the_runtime_gives_buffers_of_the_size_that_kernels_use() -> None:
+    header = (build.CSRC / "cpu" / "abi.h").read_text()
+    assert (
+        f"#define AVO_POINTWISE_BLOCK {emit_cpu.BLOCK}\n" in header and emit_cpu.COLUMNS % emit_cpu.BLOCK == 0
+    )
+
+
 def test_golden_cpu_kernel() -> None:
     unit = emitted("row_scale")[1]
     text = unit[unit.index("void row_scale_backward(") :].split("\n}\n")[0]
