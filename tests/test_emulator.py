@@ -31,6 +31,8 @@ from avo_ops.registry.native import CudaTarget, NativeError
 ROOT = Path(__file__).resolve().parent.parent
 PLAN: dict[str, Any] = plan_file.load(ROOT / "generated")
 PAIRS = ("bf16,bf16", "f32,f32", "bf16,f32", "f16,f16", "f16,f32", "f64,f64")
+# A formula is of the dtype of the math; what loads and stores float16 is that of the operators all of whose kernels run.
+FORMULA_PAIRS = PAIRS if EVERYTHING else ("bf16,bf16", "f32,f32", "f64,f64", "bf16,f32")
 ORDERS = ("ascending", "descending", "random")
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -402,7 +404,9 @@ def test_every_kernel_of_the_catalogue(part: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_formulas_of_the_others(part: int) -> None:
-    result = run_sanitized("tests/emulator_catalogue.py", "--formulas", f"{part}/4", *PAIRS, timeout=1200)
+    result = run_sanitized(
+        "tests/emulator_catalogue.py", "--formulas", f"{part}/4", *FORMULA_PAIRS, timeout=1200
+    )
     print(result.stdout)
     assert result.returncode == 0, result.stderr[-4000:]
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == others(part, 4)
