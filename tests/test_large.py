@@ -13,7 +13,8 @@ from catalogue import RECORDS, REPRESENTATIVES, as_tuple
 
 import avo_ops
 from avo_ops.definitions import OpDef
-from benchmarks.accuracy import calls
+from avo_ops.definitions.record import Whole
+from benchmarks.accuracy import calls, differentiable
 
 N = 4096
 M = 2**20 + 2  # M * N is above 2^32, and row 2^19 begins at element 2^31
@@ -30,18 +31,15 @@ pytestmark = [
 ]
 
 
-def arguments_of(record: OpDef, m: int) -> list[tuple[str, list[Any]]]:
+def make(a: Any) -> Any:
+    if isinstance(a, Whole):
+        return torch.randint(a.low, a.high, a.shape, device="cuda")
+    return torch.randn(a, device="cuda", dtype=torch.bfloat16) if isinstance(a, tuple) else a
+
+
+def arguments_of(record: OpDef, m: int) -> list[dict[str, Any]]:
     """Every variant of an operator's calls, on bfloat16 tensors."""
-    return [
-        (
-            name,
-            [
-                torch.randn(a, device="cuda", dtype=torch.bfloat16) if isinstance(a, tuple) else a
-                for a in call.values()
-            ],
-        )
-        for name, call in calls(record, m, N)
-    ]
+    return [{key: make(a) for key, a in call.items()} for _, call in calls(record, m, N)]
 
 
 def of_rows(a: Any, m: int) -> Any:
@@ -50,34 +48,33 @@ def of_rows(a: Any, m: int) -> Any:
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_more_than_two_to_the_32_elements(name: str) -> None:
-    op = getattr(torch.ops.avo, name)
-    for _, arguments in arguments_of(RECORDS[name], M):
-        leaves = [a.requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
-        few = [
-            of_rows(a.detach(), M).requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments
-        ]
+    op, wanted = getattr(torch.ops.avo, name), differentiable(name)
+    for arguments in arguments_of(RECORDS[name], M):
+        few = {key: of_rows(a, M) for key, a in arguments.items()}
+        for key in wanted:
+            arguments[key].requires_grad_(), few[key].requires_grad_()
         with avo_ops.strict(copies=not RECORDS[name].interleaved):  # interleaved pairs are taken apart first
-            out, few_out = as_tuple(op(*leaves)), as_tuple(op(*few))
+            out, few_out = as_tuple(op(*arguments.values())), as_tuple(op(*few.values()))
             for a, b in zip(out, few_out, strict=True):
                 assert torch.equal(a[ROWS], b)
             grads = [torch.randn_like(o) for o in out]
-            rows = [i for i, a in enumerate(arguments) if isinstance(a, torch.Tensor) and a.shape[0] == M]
-            found = torch.autograd.grad(out, [leaves[i] for i in rows], grads)
-            few_found = torch.autograd.grad(few_out, [few[i] for i in rows], [g[ROWS] for g in grads])
+            rows = [key for key in wanted if arguments[key].shape[0] == M]
+            found = torch.autograd.grad(out, [arguments[key] for key in rows], grads)
+            few_found = torch.autograd.grad(few_out, [few[key] for key in rows], [g[ROWS] for g in grads])
         for a, b in zip(found, few_found, strict=True):
             assert torch.equal(a[ROWS], b)
-        del out, grads, found, leaves, arguments
+        del out, grads, found, arguments
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_a_stride_beyond_two_to_the_31(name: str) -> None:
     op = getattr(torch.ops.avo, name)
-    for _, arguments in arguments_of(RECORDS[name], 2):
+    for arguments in arguments_of(RECORDS[name], 2):
         far = []
-        for a in arguments:
+        for a in arguments.values():
             if isinstance(a, torch.Tensor) and a.dim() == 2:
                 memory = torch.empty(2**31 + 64 + a.shape[1], device="cuda", dtype=a.dtype)
                 a = memory.as_strided(a.shape, (2**31 + 64, 1)).copy_(a)
             far.append(a)
-        for a, b in zip(as_tuple(op(*far)), as_tuple(op(*arguments)), strict=True):
+        for a, b in zip(as_tuple(op(*far)), as_tuple(op(*arguments.values())), strict=True):
             assert torch.equal(a, b)

@@ -35,6 +35,14 @@ FOLDER = generated_folder()
 assert FOLDER is not None
 OPERATORS = {d["name"]: operator_from_json(d) for d in plan_file.load(FOLDER)["operators"]}
 RECORDS = {r.name: r for r in CATALOGUE}
+SCRATCH: list[torch.library.Library] = []
+
+
+def register_scratch(operator: Operator, record: OpDef) -> Any:
+    """An operator in a namespace of its own, for as long as the process runs: torch 2.11 can crash where one is taken away."""
+    SCRATCH.append(torch.library.Library(f"avo_test_{len(SCRATCH)}", "DEF"))
+    register_operator(SCRATCH[-1], operator, record)
+    return getattr(torch.ops, SCRATCH[-1].ns)
 
 
 @dataclass(frozen=True)
@@ -701,14 +709,10 @@ def test_statistics_of_unsaved_arguments():
     record = OpDef("scaled", "(Tensor x, Tensor w) -> Tensor", scaled, LAST, "", "", spans={"w": "N"})
     operator = operator_from_json(generate([record]).plan["operators"][0])
     assert ("arg", 0) not in operator.saved and ("return", 1) in operator.saved
-    library = torch.library.Library("avo_test", "DEF")
-    try:
-        register_operator(library, operator, record)
-        x, w = torch.randn(3, 8, dtype=torch.float64), torch.randn(8, dtype=torch.float64, requires_grad=True)
-        torch.autograd.gradcheck(lambda w: torch.ops.avo_test.scaled(x, w), (w,))
-        torch.autograd.gradgradcheck(lambda w: torch.ops.avo_test.scaled(x, w), (w,))
-    finally:
-        library._destroy()
+    ops = register_scratch(operator, record)
+    x, w = torch.randn(3, 8, dtype=torch.float64), torch.randn(8, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda w: ops.scaled(x, w), (w,))
+    torch.autograd.gradgradcheck(lambda w: ops.scaled(x, w), (w,))
 
 
 def test_second_derivatives_of_a_definition_that_detaches():
@@ -721,18 +725,14 @@ def test_second_derivatives_of_a_definition_that_detaches():
     record = OpDef("kept", "(Tensor x) -> Tensor", kept, LAST, "", "")
     entry = generate([record]).plan["operators"][0]
     assert entry["autograd"]["detaches"]
-    library = torch.library.Library("avo_test", "DEF")
-    try:
-        register_operator(library, operator_from_json(entry), record)
-        x = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
-        found = []
-        for function in (torch.ops.avo_test.kept, kept):
-            first = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)[0]
-            found.append((first, torch.autograd.grad(first.sin().sum(), x)[0]))
-        for ours, expected in zip(*found, strict=True):
-            torch.testing.assert_close(ours, expected)
-    finally:
-        library._destroy()
+    ops = register_scratch(operator_from_json(entry), record)
+    x = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
+    found = []
+    for function in (ops.kept, kept):
+        first = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)[0]
+        found.append((first, torch.autograd.grad(first.sin().sum(), x)[0]))
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected)
 
 
 @pytest.mark.parametrize("name", [r.name for r in CATALOGUE if r.invariant])
@@ -756,13 +756,9 @@ def test_what_an_invariant_definition_detaches_changes_no_derivative(name):
 def test_an_operator_without_gradient():
     entry = next(d for d in plan_file.load(FOLDER)["operators"] if d["name"] == "silu")
     entry = {**entry, "ops": entry["ops"][:2], "autograd": None}
-    library = torch.library.Library("avo_test", "DEF")
-    try:
-        register_operator(library, operator_from_json(entry), RECORDS["silu"])
-        x = torch.randn(5, dtype=torch.float64, requires_grad=True)
-        torch.autograd.gradcheck(torch.ops.avo_test.silu, (x,))
-    finally:
-        library._destroy()
+    ops = register_scratch(operator_from_json(entry), RECORDS["silu"])
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(ops.silu, (x,))
 
 
 @first
@@ -847,17 +843,13 @@ def test_layout_follows_the_first_tensor():
     record = OpDef(
         "from_other", "(Tensor x, Tensor other) -> Tensor", lambda x, other: other - x, FLAT, "", ""
     )
-    library = torch.library.Library("avo_test", "DEF")
-    try:
-        register_operator(library, operator_from_json(generate([record]).plan["operators"][0]), record)
-        x, other = torch.randn(3, 4), torch.randn(4, 3).t()
-        for a, b in ((x, other), (other, x)):
-            for op in (torch.ops.avo_test.from_other, torch.ops.avo_test.from_other_forward):
-                assert op(a, b).stride() == a.stride()
-                close(op(a, b), b - a)
-            torch.library.opcheck(torch.ops.avo_test.from_other.default, (a, b))
-    finally:
-        library._destroy()
+    ops = register_scratch(operator_from_json(generate([record]).plan["operators"][0]), record)
+    x, other = torch.randn(3, 4), torch.randn(4, 3).t()
+    for a, b in ((x, other), (other, x)):
+        for op in (ops.from_other, ops.from_other_forward):
+            assert op(a, b).stride() == a.stride()
+            close(op(a, b), b - a)
+        torch.library.opcheck(ops.from_other.default, (a, b))
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (3, 0), (0, 0)])

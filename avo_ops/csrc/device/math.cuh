@@ -8,7 +8,7 @@
 //   sigmoid, sigmoid_rest 3.1 (+2)   x_sigmoid 3.3 (+2)   erfc 7 at 0, 3 in the tail (+5)
 //   ndtr 1.3 up to |x| = 1, 5.8 beyond (+2)   x_ndtr 6.7 (+2)
 //   recip, sqrt, division: correctly rounded   others: CUDA's own (1 to 2)
-// Results of exp_neg_sq, exp_neg_half_sq, erfc and ndtr below FLT_MIN are flushed to zero, and those of exp and sigmoid
+// Results of exp_neg_sq, exp_neg_half_sq, erfc and ndtr below FLT_MIN are flushed to zero, and those of sigmoid
 // where results have 16 bits; else denormals are kept.
 // Double functions are CUDA's own. With AVO_EMULATOR defined the same source compiles for the host.
 #pragma once
@@ -216,9 +216,9 @@ AVO_MATH float m_erfc(float z, float e) {
 // ---- for 16-bit results, float ------------------------------------------------------------------
 
 // Kernels whose results are rounded to 16 bits say m_exp<A> with A = Coarse: no correction of the argument's rounding.
-// The relative error is at most |x| 2^-23 + 2^-22 (exp; z^2 in place of x for exp_neg_sq), 2^-21 + the fit's for the
-// rest: below 4e-6 where a float16 does not vanish, which is less than 0.01 of its ulp. A = Rough allows 3.6e-5, as
-// much of a bfloat16.
+// The relative error is at most |x| 2^-23 + 2^-22 (exp_neg_sq, of z^2 in place of x; twice the second term for exp), 2^-21
+// + the fit's for the rest: below 4e-6 where a float16 does not vanish, which is less than 0.01 of its ulp. A = Rough allows
+// 3.6e-5, as much of a bfloat16.
 struct Fine {};
 struct Coarse {};
 struct Rough {};
@@ -233,8 +233,12 @@ template <class A> struct AvoIsCoarse {
   static constexpr bool value = !AvoSame<A, Fine>::value;
 };
 
+// The square of exp(x / 2), which is not flushed before the result is: x exp(x) at -90 is a bfloat16.
 template <class A> AVO_MATH float m_exp(float x) {
-  if constexpr (AvoIsCoarse<A>::value) return avo_ex2(x * AVO_LOG2E);
+  if constexpr (AvoIsCoarse<A>::value) {
+    const float root = avo_ex2(x * (0.5f * AVO_LOG2E));
+    return root * root;
+  }
   return m_exp(x);
 }
 template <class A> AVO_MATH float m_exp_neg_sq(float z) {
