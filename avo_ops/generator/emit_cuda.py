@@ -20,6 +20,8 @@ from .trace import TraceError
 Json = dict[str, Any]
 
 
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
 @dataclass(frozen=True)
 class Family:
     """A template and its variants. ``template``: the family whose text it is; a cluster runs that of the row."""
@@ -567,12 +569,20 @@ class _RowKernel:
     def _type(self, statistic: Node) -> str:
         return "int64_t" if self._is_integer(statistic) else "C"
 
-    @staticmethod
-    def _spell(node: Node) -> str | None:
-        """Random numbers come four at a time, for neighbours in a vector."""
-        if node.op != "uniform":
-            return None
-        return f"m_uniform<C, V>({identifier(node.args[0].attr)}, tile.column(p), j)"
+    def _spell(self, node: Node) -> str | None:
+        """Random numbers come four at a time, for neighbours in a vector. Columns are compared with integers as integers."""
+        if node.op == "uniform":
+            return f"m_uniform<C, V>({identifier(node.args[0].attr)}, tile.column(p), j)"
+        if node.op in _COMPARISONS and any(a.op == "column" for a in node.args):
+            sides = ["tile.at(p, j)" if a.op == "column" else self._place(a) for a in node.args]
+            return None if None in sides else f" {_COMPARISONS[node.op]} ".join(map(str, sides))
+        return None
+
+    def _place(self, value: Node) -> str | None:
+        """An integer of a row as the number of a column, if it is one."""
+        if value.op == "load" and value.span == Span.ROWS and self._is_integer(value):
+            return f"tile.place({identifier(value.attr)})"
+        return None
 
     def _sum_name(self, node: Node) -> str:
         for name, result in self.graph.results.items():

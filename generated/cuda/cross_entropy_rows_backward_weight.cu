@@ -72,7 +72,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(AVO_PARAMETERS(X)) {
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - largest;
           const C exponential = m_exp<A>(centred);
-          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(m_eq(C(target), C(tile.column(p) + j)), statistic2, C(0.0)));
+          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(tile.place(target) == tile.at(p, j), statistic2, C(0.0)));
           grad_x_out[j] = m_where(t1, C(0.0), grad * gradient);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -61,7 +61,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(AVO_PARAMETERS(X, W)
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
-        const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t4, -m_where(m_eq(C(target), C(tile.column(p) + j)), of_target, C(0.0)));
+        const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t4, -m_where(tile.place(target) == tile.at(p, j), of_target, C(0.0)));
         const C gradient_ = m_fma(-weight_vec[p][j], share, gradient);
         grad_x_out[j] = m_where(t1, C(0.0), grad * gradient_);
       }

@@ -51,7 +51,7 @@ AVO_INLINE void cross_entropy_rows_forward_loop(AVO_PARAMETERS(X)) {
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
         t3 += exponential;
-        t4 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
+        t4 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t3, t4);

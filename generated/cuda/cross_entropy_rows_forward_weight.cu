@@ -53,7 +53,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight(AVO_PARAMETERS(X, W)) {
     C t3 = C(0);
     tile.each([&](int p, int j) {
       largest = m_max(largest, x_vec[p][j]);
-      t3 += m_where(m_eq(C(target), C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
+      t3 += m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t3);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
@@ -63,7 +63,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight(AVO_PARAMETERS(X, W)) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
       t4 += exponential;
-      t5 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
+      t5 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t4, t5);
     const C log_sum = m_log(t4);

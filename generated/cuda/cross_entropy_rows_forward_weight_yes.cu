@@ -57,7 +57,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W)) {
     tile.each([&](int p, int j) {
       largest = m_max(largest, x_vec[p][j]);
       sum_weight += weight_vec[p][j];
-      t4 += m_where(m_eq(C(target), C(tile.column(p) + j)), weight_vec[p][j], C(0.0));
+      t4 += m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight, t4);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
@@ -70,7 +70,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W)) {
       const C weighted = weight_vec[p][j] * centred;
       t5 += exponential;
       sum_weighted += weighted;
-      t6 += m_where(m_eq(C(target), C(tile.column(p) + j)), centred, C(0.0));
+      t6 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t5, sum_weighted, t6);
     const C log_sum = m_log(t5);

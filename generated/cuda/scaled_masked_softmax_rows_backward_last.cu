@@ -55,7 +55,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_last(AVO_PARAMETERS(X)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C of_score = m_where(m_le(C(tile.column(p) + j), C(last)), y_vec[p][j] * (grad_vec[p][j] - t1), C(0.0));
+        const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1), C(0.0));
         grad_x_out[j] = scale * of_score;
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

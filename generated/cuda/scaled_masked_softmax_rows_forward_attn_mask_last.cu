@@ -48,14 +48,14 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS
     C max_score = lowest<C>();
     tile.each([&](int p, int j) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
-      const C score_ = m_where(m_le(C(tile.column(p) + j), C(last)), score, lowest<C>());
+      const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
       max_score = m_max(max_score, score_);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_score);
     C sum_shifted = C(0);
     tile.each([&](int p, int j) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
-      const C score_ = m_where(m_le(C(tile.column(p) + j), C(last)), score, lowest<C>());
+      const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
       const C shifted = m_exp<A>(score_ - max_score);
       sum_shifted += shifted;
     });
@@ -68,7 +68,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
-        const C score_ = m_where(m_le(C(tile.column(p) + j), C(last)), score, lowest<C>());
+        const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
         const C shifted = m_exp<A>(score_ - max_score);
         y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
       }

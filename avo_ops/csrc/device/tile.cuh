@@ -26,6 +26,13 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 
   AVO_INLINE Index column(int p) const { return first + Index((p * T + thread) * V); }
 
+  // For comparisons of the column of element j of vector p with an integer, in few bits and mostly constants: at(p, j)
+  // is to place(c) as the column is to c.
+  AVO_INLINE static constexpr Index at(int p, int j) { return Index(p * T * V + j); }
+  AVO_INLINE Index place(int64_t c) const {
+    return Index(c < 0 ? int64_t(-1) : c < int64_t(columns) ? c : int64_t(columns)) - column(0);
+  }
+
   // How many elements there are from vector p on, so that element j exists if j < left(p). May be negative.
   AVO_INLINE Index left(int p) const {
     if constexpr (kExact) return V;
