@@ -65,6 +65,9 @@ RANGES: dict[str, Make] = {
     "every magnitude": lambda x, g: (
         x.sign() * 10.0 ** (torch.rand(x.shape, generator=g, dtype=x.dtype) * 76 - 38)
     ),
+    "magnitudes to 1e17": lambda x, g: (
+        x.sign() * 10.0 ** (torch.rand(x.shape, generator=g, dtype=x.dtype) * 55 - 38)
+    ),
     "mean 1e4": lambda x, g: x + 1e4,
     "rows at 1e13": lambda x, g: x * 1e13,
     "rows at 1e25": lambda x, g: x * 1e25,
@@ -126,10 +129,12 @@ def ulp(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.full_like(values, about.eps), exponent)
 
 
-def errors(got: Tensor, want: Tensor, summed: bool, limit: Tensor | None = None) -> Errors:
+def errors(
+    got: Tensor, want: Tensor, summed: bool, limit: Tensor | None = None, of_nan: Tensor | None = None
+) -> Errors:
     """``summed``: units are those of a row's root mean square, where a value is smaller.
 
-    ``limit``: what is as right as a NaN in ``want``.
+    ``limit``: what is as right as a NaN in ``want``. ``of_nan``: elements of which an argument is NaN; a NaN is right there.
     """
     dtype = got.dtype
     # Beyond the largest number the right result is infinite; half a unit beyond may be either.
@@ -139,6 +144,9 @@ def errors(got: Tensor, want: Tensor, summed: bool, limit: Tensor | None = None)
     same = usual | (got == rounded) | (got.isnan() & rounded.isnan()) | borderline
     if limit is not None:
         same |= want.isnan() & (got == limit.to(dtype))
+    if of_nan is not None:
+        same |= of_nan & got.isnan()
+        usual &= ~of_nan
     size = want.abs()
     if summed and want.dim():
         # Sums of rows are beside those of other rows.
@@ -262,8 +270,10 @@ def measure(
     for what, want in exact.items():
         summed = record.columns.rule != "flat" or what.startswith("gradient")
         # Eager's in our dtype, which for a sum of a row is float32.
+        nans = [v.isnan() for v in wide.values() if real(v) and v.shape == want.shape]
+        of_nan = torch.stack(nans).any(0) if nans else None
         got, eager = (
-            errors(o[what].to(ours[what].dtype), want, summed, limits[what]) for o in (ours, theirs)
+            errors(o[what].to(ours[what].dtype), want, summed, limits[what], of_nan) for o in (ours, theirs)
         )
         yield Line(name, what, dtype, range_name, got, eager)
 

@@ -34,12 +34,16 @@ pytestmark = [
 def make(a: Any) -> Any:
     if isinstance(a, Whole):
         return torch.randint(a.low, a.high, a.shape, device="cuda")
-    return torch.randn(a, device="cuda", dtype=torch.bfloat16) if isinstance(a, tuple) else a
+    if not isinstance(a, tuple):
+        return a
+    of_row = len(a) == 2 and a[1] == 1  # taken in float32
+    return torch.randn(a, device="cuda", dtype=torch.float32 if of_row else torch.bfloat16)
 
 
 def arguments_of(record: OpDef, m: int) -> list[dict[str, Any]]:
-    """Every variant of an operator's calls, on bfloat16 tensors."""
-    return [{key: make(a) for key, a in call.items()} for _, call in calls(record, m, N)]
+    """Every variant of an operator's calls, on bfloat16 tensors. Packed operands have N columns in all."""
+    n = N // 2 if record.parts else N
+    return [{key: make(a) for key, a in call.items()} for _, call in calls(record, m, n)]
 
 
 def of_rows(a: Any, m: int) -> Any:
