@@ -1128,7 +1128,7 @@ def test_no_name_is_declared_twice(name: str) -> None:
     families, _, _ = emitted(name)
     assert families
     for family in families.values():
-        body = family.text.split("#define AVO_KERNEL")[0]
+        body = family.text
         # A pass of a looped kernel declares its own tile; the prefetch is a function of its own row.
         assert [n for n in shadowed(body) if n not in ("row", "tile")] == [], family.name
 
@@ -1194,18 +1194,20 @@ def test_golden_flat_kernel() -> None:
 // Generated, do not edit. avo::relu_squared_backward: flat kernel; formula: relu_squared_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \\
+#define AVO_FUNCTION relu_squared_backward
+#define AVO_ARGUMENTS x_ptr, grad_ptr, grad_x_ptr, N
+#define AVO_PARAMETERS(X, ...) \\
   const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void relu_squared_backward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void relu_squared_backward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, 0) && starts_at_chunk<V>(grad_ptr, 0) && starts_at_chunk<V>(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);
@@ -1229,11 +1231,6 @@ AVO_INLINE void relu_squared_backward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \\
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \\
-    avo::relu_squared_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, N); \\
-  }
 """,
     )
 
@@ -1248,18 +1245,20 @@ def test_golden_row_kernel() -> None:
 // Source: Wang et al., NormFace: L2 Hypersphere Embedding for Face Verification, arXiv:1704.06369
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \\
+#define AVO_FUNCTION l2_normalize_forward
+#define AVO_ARGUMENTS x_ptr, x_stride, y_ptr, y_stride, scale_ptr, norm_ptr, eps, M, N
+#define AVO_PARAMETERS(X, ...) \\
   const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, \\
-  avo::compute_t<X>* __restrict__ scale_ptr, avo::compute_t<X>* __restrict__ norm_ptr, avo::compute_t<X> eps, int64_t M, \\
+  compute_t<X>* __restrict__ scale_ptr, compute_t<X>* __restrict__ norm_ptr, compute_t<X> eps, int64_t M, \\
   int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -1309,11 +1308,6 @@ AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \\
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \\
-    avo::l2_normalize_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, scale_ptr, norm_ptr, eps, M, N); \\
-  }
 """,
     )
 
@@ -1513,6 +1507,7 @@ def test_cases_of_one_op_share_their_thread_map(name: str) -> None:
                 65536,
                 200_000,
             ]:
+                chunk = 16 // ITEM_SIZE[x]
                 threads = set()
                 for alternatives in reducing:
                     rows = next(
@@ -1522,10 +1517,11 @@ def test_cases_of_one_op_share_their_thread_map(name: str) -> None:
                         for d, rows in families[a["steps"][0]["family"]].variants.items()
                         if d.split(",")[0] == x
                     )
+                    held = [v for v in rows if v["min_n"] <= n <= v["max_n"]]
+                    odd = [v for v in held if v["exact"] == "odd" and n % chunk]
                     threads |= {
-                        _tile_of(v)["threads"]
-                        for v in rows
-                        if v["exact"] is None and v["min_n"] <= n <= v["max_n"]
+                        (v["vec"], _tile_of(v)["threads"])
+                        for v in odd or [v for v in held if v["exact"] is None]
                     }
                 assert len(threads) <= 1, (op.name, x, n, threads)
 

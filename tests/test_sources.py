@@ -290,7 +290,13 @@ def test_variants_cover_every_width_once(family: str) -> None:
             assert v["smem"] <= 227 * 1024 and 1 <= v["cluster"] <= 16
             assert v["rows"] >= 1 or record["class"] == "finish"
             assert v["symbol"] in v["instantiate"]
-            assert v["exact"] in (None, "chunks") or v["min_n"] == v["max_n"] == v["exact"]
+            assert v["exact"] in (None, "chunks", "odd") or v["min_n"] == v["max_n"] == v["exact"]
+            assert v["vec"] == 1 or v["exact"] != "odd"
+        # Rows that are not have some up to a width.
+        odd = [v for v in variants if v["exact"] == "odd"]
+        assert not odd or odd[0]["min_n"] == 1
+        for one, following in itertools.pairwise(odd):
+            assert following["min_n"] == one["max_n"] + 1
         # Rows of whole chunks have kernels of their own for all of those widths.
         whole = [v for v in variants if v["exact"] == "chunks"]
         if whole:
@@ -395,7 +401,7 @@ def test_units_have_each_kernel_once() -> None:
         # float64, a bias without the weight before it, and rows that are not whole chunks are not packaged.
         for dtypes, rows in record["variants"].items():
             for v in rows:
-                odd = v["exact"] is None and any(r["exact"] == "chunks" for r in rows)
+                odd = v["exact"] in (None, "odd") and any(r["exact"] == "chunks" for r in rows)
                 assert v["unit"] or not (odd or dtypes.startswith("f64") or family in RARE), v
 
 

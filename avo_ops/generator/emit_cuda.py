@@ -22,6 +22,7 @@ Json = dict[str, Any]
 
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
+
 @dataclass(frozen=True)
 class Family:
     """A template and its variants. ``template``: the family whose text it is; a cluster runs that of the row."""
@@ -49,6 +50,7 @@ class Emitter:
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
+    columns: int = 0
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
@@ -72,7 +74,7 @@ class Emitter:
             if not any(v["exact"] == "chunks" for v in family.variants[dtypes]):
                 return None
             # A reduction with the row in registers, whose kernels are many.
-            if row["exact"] is None:
+            if row["exact"] in (None, "odd"):
                 return str(row["symbol"])
             return (
                 name if dtypes not in (schedule.CLUSTER if row["cluster"] > 1 else schedule.USUAL) else None
@@ -95,6 +97,7 @@ class Emitter:
         features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
+        self.columns = max(Features.of(c.graph).column_loads for c in op.cases)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         direction = "backward" if op.name.endswith("_backward") else "forward"
@@ -110,22 +113,18 @@ class Emitter:
                     f"{case.name}: a sum over the rows of a value that needs a reduction of its own row"
                 )
             fused = self._steps(self._row(case.name, graph, "row", widths), case.name, graph)
-            wide = self.row_steps(f"{case.name}_rows", rows, ())
+            wide = self._loop(f"{case.name}_rows", rows)
             split = self._steps(self._row(f"{case.name}_sums", sums, "column", ()), f"{case.name}_sums", sums)
             cluster = self._cluster(case.name, graph)
             cluster["steps"] += [_step(self._finish(f"{case.name}_finish", graph))]
             return [
                 {"when": "rows", "limit": _limit_of_sums(features), "min_arch": 0, "steps": fused},
                 cluster,
-                *({**a, "steps": a["steps"] + split} for a in wide),
+                {**wide, "steps": wide["steps"] + split},
             ]
-        if features.reductions and self.with_sums:
-            # The threads of a row are those of the case with sums, whichever alternative serves its width.
-            row, loop = self.row_steps(case.name, graph, widths)
-            return [{**row, "limit": _limit_of_sums(features)}, self._cluster(case.name, graph), row, loop]
-        if features.reductions:
-            row, loop = self.row_steps(case.name, graph, widths)
-            return [row, self._cluster(case.name, graph), loop]
+        if features.reductions:  # where other cases have sums too, each row has the same threads as in those
+            row = self._of_row(case.name, graph, widths)
+            return [row, self._cluster(case.name, graph), self._loop(case.name, graph)]
         if features.sums:
             family = self._row(case.name, graph, "column", ())
             return [
@@ -139,27 +138,20 @@ class Emitter:
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
         return [*found, {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(family)]}]
 
-    def row_steps(self, name: str, graph: Graph, widths: Sequence[int]) -> list[Json]:
-        """Row reductions without column sums: in registers up to the ladder's end, then by a loop."""
+    def _of_row(self, name: str, graph: Graph, widths: Sequence[int]) -> Json:
+        """Rows that the registers of a block hold."""
         features = Features.of(graph)
         limit = {
             d: schedule.row_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n
             for d in DTYPES
         }
-        return [
-            {
-                "when": "rows",
-                "limit": limit,
-                "min_arch": 0,
-                "steps": [_step(self._row(name, graph, "row", widths))],
-            },
-            {
-                "when": "rows",
-                "limit": None,
-                "min_arch": 0,
-                "steps": [_step(self._row(f"{name}_loop", graph, "loop", ()))],
-            },
-        ]
+        step = _step(self._row(name, graph, "row", widths))
+        return {"when": "rows", "limit": limit, "min_arch": 0, "steps": [step]}
+
+    def _loop(self, name: str, graph: Graph) -> Json:
+        """Rows of any width."""
+        step = _step(self._row(f"{name}_loop", graph, "loop", ()))
+        return {"when": "rows", "limit": None, "min_arch": 0, "steps": [step]}
 
     def _cluster(self, name: str, graph: Graph) -> Json:
         """Rows that the blocks of a cluster share."""
@@ -208,10 +200,15 @@ class Emitter:
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
-                ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
+                ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums, self.columns)
             if kind == "cluster" and (x == "f64" or (w not in (None, x) and (x, x) in self.pairs)):
                 continue  # rare: the alternative after it serves them
             rows = []
+            if kind == "row" and self.with_sums:
+                least = 1
+                for tile in schedule.odd_ladder(features, item):
+                    rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "odd"))
+                    least = tile.max_n + 1
             least = 1
             if kind == "cluster":
                 least += schedule.cluster_begin(features, item, ITEM_SIZE[w or x], self.with_sums)
@@ -227,11 +224,17 @@ class Emitter:
                 if kind in ("row", "cluster") and x != "f64":
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
                     least = tile.max_n + 1
-                # Rows that are not whole chunks do with one tile for each number of threads; not where rows are added up, which
-                # depends on the grid.
-                if kind != "row" or features.sums or following is None or following.threads != tile.threads:
+                # Rows that are not whole chunks do with one tile for each number of threads, if it has not many more vectors; not
+                # where rows are added up, which depends on the grid. (8192x4097, softmax: 50 us with five vectors, 72 with eight.)
+                last = following is None or following.threads != tile.threads
+                if kind != "row" or features.sums or last or 5 * following.vectors > 7 * tile.vectors:
                     rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
                     least = least_of_any = tile.max_n + 1
+            if x != "f64" and (kind == "column" or (kind == "pointwise" and features.column_loads)):
+                least = 1
+                for tile in map(schedule.odd_tile, ladder):
+                    rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "odd"))
+                    least = tile.max_n + 1
             variants[x if w is None else f"{x},{w}"] = rows
         return self._add(
             Family(
@@ -261,7 +264,7 @@ class Emitter:
             symbol = f"{name}__{c}_{w}"
             variants[f"{x},{w}"] = [
                 {
-                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, 1024, {c}, {w})", "min_n": 1, "max_n": ANY,
+                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, 1024, 1, {c}, {w})", "min_n": 1, "max_n": ANY,
                     "exact": None, "block": 1024, "rows": 0, "vec": 1, "cols": 32, "persist": 0, "cluster": 1, "smem": 0,
                 }
             ]  # fmt: skip
@@ -326,12 +329,19 @@ def _limit_of_sums(features: Features) -> Json:
 def variant(
     name: str, kind: str, x: str, w: str | None, tile: Tile, least: int, most: int, exact: int | str | None
 ) -> Json:
-    """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for any."""
+    """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for "odd" ones, or for any.
+
+    Odd rows are those that are no whole number of chunks. Where the threads of a row do not bear on bits also those that do
+    not all start at a chunk.
+    """
     item = ITEM_SIZE[x]
+    vector = 1 if exact == "odd" else 16 // item
     if exact is None:
         suffix, known = "", "0"
+    elif exact == "odd":
+        suffix, known = "_odd", "kSingly"
     elif exact == "chunks":
-        suffix, known = "_chunks", "avo::kWholeChunks"
+        suffix, known = "_chunks", "kWholeChunks"
     else:
         suffix, known = f"_n{exact}", str(exact)
     symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}{suffix}"
@@ -354,8 +364,8 @@ def variant(
         "exact": exact,
         "block": tile.block,
         "rows": tile.rows,
-        "vec": 16 // item,
-        "cols": tile.threads * tile.vectors * (16 // item) if kind in ("pointwise", "column") else 0,
+        "vec": vector,
+        "cols": tile.threads * tile.vectors * vector if kind in ("pointwise", "column") else 0,
         "persist": tile.persist,
         "cluster": max(1, tile.threads // tile.block),
         "smem": 0,
@@ -430,27 +440,15 @@ class _RowKernel:
     def text(self) -> str:
         typenames = "class X" + (", class W" if self.column_loads else "")
         names = "X" + (", W" if self.column_loads else "")
-        call = ", ".join(d.split()[-1] for d in self.declared)
         head = [
             *_title(self.record, self.name, self.kind),
-            *_parameters(names, self.declared),
+            *_parameters(self.name, names, self.declared),
             "namespace avo {",
             "",
-            f"template <{typenames}, int kBlock, int T, int P, int kN, bool kAhead>",
-            f"AVO_INLINE void {self.name}(AVO_PARAMETERS({names})) {{",
+            f"template <int kBlock, {typenames}, int T, int P, int kN, bool kAhead>",
+            f"AVO_INLINE void {self.name}(AVO_PARAMETERS({names}, T)) {{",
         ]
-        tail = [
-            "}",
-            "",
-            "} // namespace avo",
-            "",
-            f"#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, {names}, T, P, N_, AHEAD) \\",
-            f'  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS({_qualified(names)})) {{ \\',
-            f"    avo::{self.name}<{_qualified(names)}, BLOCK, T, P, N_, AHEAD>({call}); \\",
-            "  }",
-            "",
-        ]
-        return "\n".join([*head, *self._body(), *tail])
+        return "\n".join([*head, *self._body(), "}", "", "} // namespace avo", ""])
 
     def _body(self) -> list[str]:
         out = ["  using C = compute_t<X>;"]
@@ -458,14 +456,16 @@ class _RowKernel:
             # A sum over rows may be a result of more bits than the rows have.
             summed = "  using A = Fine;" if self.sums else "  using A = accuracy_t<X>;"
             out.append("  using A = accuracy_t<X, W>;" if self.column_loads else summed)
-        out.append("  constexpr int V = kVector<X>;")
+        out.append(
+            f"  constexpr int V = kVector<X{', kN' if self.kind in ('row', 'pointwise', 'column') else ''}>;"
+        )
         axis_rows = "y" if self.kind == "column" else "x"
         out.append("  const int thread = thread_of_row<T, kBlock>();")
         if self.kind in ("flat", "pointwise", "column"):
             index = "int64_t" if self.kind == "flat" else "int"
             block = "y" if self.kind == "pointwise" else "x"
             tests = [
-                f"starts_at_chunk({name}_ptr, {'0' if self.kind == 'flat' else f'{name}_stride'})"
+                f"starts_at_chunk<V>({name}_ptr, {'0' if self.kind == 'flat' else f'{name}_stride'})"
                 for name in [*(n.attr for n in self.row_loads), *self.stores]
             ]
             out += [
@@ -799,12 +799,12 @@ def _finish_text(
     plain = all(any(v is s for s in sums) for v in results.values())
     out = [
         *_title(record, name, "finish"),
-        *_parameters("C, W", declared),
+        *_parameters(name, "C, W", declared),
         "namespace avo {",
         "",
         "// Adds the partial sums of the blocks.",
-        "template <class C, class W, int kBlock>",
-        f"AVO_INLINE void {name}(AVO_PARAMETERS(C, W)) {{",
+        "template <int kBlock, class C, class W>",
+        f"AVO_INLINE void {name}(AVO_PARAMETERS(C, W, )) {{",
         "  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;",
         "  const bool exists = column < N;",
         "  wait_for_previous_kernel();",
@@ -844,18 +844,7 @@ def _finish_text(
         out += [
             f"  if ({r}_ptr) {r}_ptr[column] = narrow<W>({v});" for r, v in zip(results, values, strict=True)
         ]
-    call = ", ".join(d.split()[-1] for d in declared)
-    out += [
-        "}",
-        "",
-        "} // namespace avo",
-        "",
-        "#define AVO_KERNEL(NAME, BLOCK, C, W) \\",
-        '  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(AVO_PARAMETERS(avo::C, avo::W)) { \\',
-        f"    avo::{name}<avo::C, avo::W, BLOCK>({call}); \\",
-        "  }",
-        "",
-    ]
+    out += ["}", "", "} // namespace avo", ""]
     return "\n".join(out), tuple(params)
 
 
@@ -868,8 +857,8 @@ def _title(record: OpDef, name: str, kind: str) -> list[str]:
     return [line, *formula_comment(record.formula, record.source), '#include "device/avo.cuh"', ""]
 
 
-def _parameters(names: str, declared: Sequence[str]) -> list[str]:
-    """The parameters of a kernel, and of the template that it calls."""
+def _parameters(function: str, names: str, declared: Sequence[str]) -> list[str]:
+    """The parameters of a kernel, the template that it calls, and with what, for AVO_KERNEL of avo.cuh."""
     lines, line = [], ""
     for part in declared:
         if line and len(line) + len(part) > 106:
@@ -877,12 +866,13 @@ def _parameters(names: str, declared: Sequence[str]) -> list[str]:
             line = part
         else:
             line = f"{line}, {part}" if line else part
-    text = " \\\n  ".join([*lines, line]).replace("compute_t<X>", "avo::compute_t<X>")
-    return [f"#define AVO_PARAMETERS({names}) \\\n  {text}", ""]
-
-
-def _qualified(names: str) -> str:
-    return ", ".join(f"avo::{n.strip()}" for n in names.split(","))
+    text = " \\\n  ".join([*lines, line])
+    return [
+        f"#define AVO_FUNCTION {function}",
+        f"#define AVO_ARGUMENTS {', '.join(d.split()[-1] for d in declared)}",
+        f"#define AVO_PARAMETERS({names}, ...) \\\n  {text}",
+        "",
+    ]
 
 
 __all__ = ["Emitter", "Family"]

@@ -55,7 +55,9 @@ def family_unit(family: str) -> str:
 
 def _serves(variant: dict[str, Any], widths: Iterable[int]) -> bool:
     exact = variant["exact"]
-    return any(variant["min_n"] <= n <= variant["max_n"] and exact in (None, "chunks", n) for n in widths)
+    return any(
+        variant["min_n"] <= n <= variant["max_n"] and exact in (None, "chunks", "odd", n) for n in widths
+    )
 
 
 def inputs(text: str, *, sanitized: bool) -> list[bytes]:

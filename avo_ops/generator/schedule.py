@@ -106,26 +106,37 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
     )
 
 
-def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
+def ladder(
+    features: Features, item: int, column_item: int, with_sums: bool, columns: int = 0
+) -> tuple[Tile, ...]:
     """The tiles of a kernel that reduces rows."""
-    return (
-        sums_ladder(features, item) if features.sums else row_ladder(features, item, column_item, with_sums)
-    )
+    if features.sums:
+        return sums_ladder(features, item)
+    return row_ladder(features, item, column_item, with_sums, columns)
 
 
-def row_ladder(features: Features, item: int, column_item: int, with_sums: bool = False) -> tuple[Tile, ...]:
+def row_ladder(
+    features: Features, item: int, column_item: int, with_sums: bool = False, columns: int = 0
+) -> tuple[Tile, ...]:
     """Rows in registers: few threads with many vectors in flight, and a tile that the usual widths fill.
 
     A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM. ``with_sums``: other
-    cases of the op have column sums too, and up to their widest row this one shares their thread map. From a search on an
+    cases of the op have column sums too, and this one shares their thread map. ``columns``: the column operands of the case that
+    has most, for cases share a thread map. From a search on an
     H200 (`python -m benchmarks tune`, bf16, layer_norm, us; the copy in brackets): 8192x1536 15.2 with 64 threads of three
     vectors, persistent, 16.9 in one pass, 16.5 with 32 of six (13.6); 8192x5120 45.6 with 128 of five, 56.5 with 256 of three
     (41.4); 8192x8192 70.0 with 128 of eight, 71.3 with 256 of four (64.9); 8192x16384 136 with 256 of eight, 141 with 512 of
     four (127.8); 2048x32768 75.6 with 512 of eight and two blocks an SM, 97 with one, 111 in a cluster of two (64.9);
     1024x65536 94 with 1024 of eight, 120 in a cluster (65.0).
     """
+    if with_sums:
+        return tuple(replace(t, persist=0) for t in sums_ladder(features, item))
     vector = 16 // item
     shapes = [(8, 4), (32, 4), (64, 3), (64, 4), (128, 3), (128, 4), (128, 5)]
+    if (
+        features.row_loads > 1 and features.column_loads > 1
+    ):  # add_layer_norm, 8192x1024: 20.7 us, 26.2 with 32 threads of four
+        shapes[1:2] = [(32, 2), (64, 2)]
     if features.row_loads > 2:  # the registers of a thread do not hold eight vectors of each
         shapes += [(256, 4), (512, 4)]
     else:
@@ -140,9 +151,6 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight.
         one_pass = max(1, min(1024 // block, 65536 // (block * (28 + 4 * p * features.row_loads))))
         tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
-    if with_sums:
-        shared = [replace(t, persist=0) for t in sums_ladder(features, item)]
-        tiles = [*shared, *(t for t in tiles if t.max_n > shared[-1].max_n)]
     return tuple(tiles)
 
 
@@ -193,7 +201,8 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
     """Rows too wide for the registers of one block: several blocks share a row.
 
     layer_norm's backward in bf16 on an H200, 8192x16384: 305 us in clusters of two, 372 by a kernel for the rows and one for
-    the columns. Its forward, 512x131072: 115 us with three blocks on an SM, 128 with two, 185 with one.
+    the columns; 8192x32768 1067 in clusters of four, 890 by two kernels, the first a loop; 1024x65536 316 and 232. Its forward,
+    512x131072: 115 us with three blocks on an SM, 128 with two, 185 with one.
     """
     vectors = 4 if item >= 4 or not with_sums else 2
     width = 512 * vectors * (16 // item)  # of a block
@@ -201,7 +210,9 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
     begin = cluster_begin(features, item, column_item, with_sums)
     blocks = 1 if with_sums or features.row_loads > 1 else 3
     return tuple(
-        Tile(512 * b, vectors, 512, blocks, b * width, persist) for b in (2, 4, 8) if b * width > begin
+        Tile(512 * b, vectors, 512, blocks, b * width, persist)
+        for b in ((2,) if with_sums else (2, 4, 8))
+        if b * width > begin
     )
 
 
@@ -210,6 +221,29 @@ def cluster_begin(features: Features, item: int, column_item: int, with_sums: bo
     if with_sums:
         return sums_ladder(features, item)[-1].max_n
     return row_ladder(features, item, column_item)[-1].max_n
+
+
+def odd_ladder(features: Features, item: int) -> tuple[Tile, ...]:
+    """Tiles for rows that are no whole number of chunks, of operators with column sums: an element at a time.
+
+    Neighbours in a row are then neighbours in a warp, and nothing is shifted into place, which costs about twenty instructions
+    an element. On an H200 (bf16), 8192x4097, against vectors: layer_norm's backward 101 us with 512 threads, 114 with 256 of
+    seventeen, 149 by vectors; rms_norm's 84, 82 and 133; without the sums 75, 61 and 81; 8192x8191 264 and 347. Forwards gain
+    nothing: softmax 47 and 49 us. Wider rows, and float64, are read by vectors.
+    """
+    shapes = [(32, 9, 128, 5), (128, 9, 128, 5), (256, 9, 256, 2), (512, 9, 512, 1), (512, 17, 512, 1)]
+    return tuple(
+        Tile(t, p, b, m, t * p, persist=m if features.sums else 0) for t, p, b, m in shapes if item < 8
+    )
+
+
+def odd_tile(tile: Tile) -> Tile:
+    """The tile of a pointwise kernel or of sums over the rows for rows that do not start at chunks: as many registers.
+
+    On an H200 (bf16), 8192x4097: bias_gelu 54 us, 69 by vectors. Nothing is gained where no operand is one of columns:
+    cross_entropy's backward, 2048x50257, takes 169 and 167 us.
+    """
+    return replace(tile, vectors=4, max_n=tile.max_n and tile.threads * 4)
 
 
 def column_tile() -> Tile:

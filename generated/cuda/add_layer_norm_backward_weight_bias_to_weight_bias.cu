@@ -1,21 +1,23 @@
 // Generated, do not edit. avo::add_layer_norm_backward_weight_bias_to_weight_bias: column kernel; formula: add_layer_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION add_layer_norm_backward_weight_bias_to_weight_bias
+#define AVO_ARGUMENTS grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
-  int64_t residual_out_stride, const avo::compute_t<X>* __restrict__ rstd_ptr, \
-  const avo::compute_t<X>* __restrict__ mean_ptr, const avo::compute_t<X>* __restrict__ residue_ptr, \
-  avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
+  int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr, \
+  const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr, \
+  compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_y_ptr, grad_y_stride) && starts_at_chunk(residual_out_ptr, residual_out_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(grad_y_ptr, grad_y_stride) && starts_at_chunk<V>(residual_out_ptr, residual_out_stride);
   const auto body = [&](const auto& tile) {
     let_next_kernel_begin();
     C sum_grad_weight[P][V] = {};
@@ -76,8 +78,3 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETER
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::add_layer_norm_backward_weight_bias_to_weight_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N); \
-  }

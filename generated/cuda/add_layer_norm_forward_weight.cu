@@ -1,18 +1,20 @@
 // Generated, do not edit. avo::add_layer_norm_forward_weight: row kernel; formula: add_layer_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION add_layer_norm_forward_weight
+#define AVO_ARGUMENTS x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride, \
   const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, \
-  int64_t residual_out_stride, avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X>* __restrict__ mean_ptr, \
-  avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
+  int64_t residual_out_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr, \
+  compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_layer_norm_forward_weight(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_layer_norm_forward_weight(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
@@ -87,8 +89,3 @@ AVO_INLINE void add_layer_norm_forward_weight(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::add_layer_norm_forward_weight<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
-  }

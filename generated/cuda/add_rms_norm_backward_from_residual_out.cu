@@ -1,18 +1,20 @@
 // Generated, do not edit. avo::add_rms_norm_backward_from_residual_out: flat kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION add_rms_norm_backward_from_residual_out
+#define AVO_ARGUMENTS grad_residual_out_ptr, grad_x_ptr, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ grad_residual_out_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_from_residual_out(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_backward_from_residual_out(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_residual_out_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(grad_residual_out_ptr, 0) && starts_at_chunk<V>(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> grad_residual_out_vec[P];
     tile.load(grad_residual_out_vec, grad_residual_out_ptr);
@@ -33,8 +35,3 @@ AVO_INLINE void add_rms_norm_backward_from_residual_out(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::add_rms_norm_backward_from_residual_out<avo::X, BLOCK, T, P, N_, AHEAD>(grad_residual_out_ptr, grad_x_ptr, N); \
-  }

@@ -1,15 +1,17 @@
 // Generated, do not edit. avo::add_rms_norm_backward_from_y_loop: loop kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION add_rms_norm_backward_from_y_loop
+#define AVO_ARGUMENTS grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
-  int64_t residual_out_stride, const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
+  int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
   int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -63,8 +65,3 @@ AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::add_rms_norm_backward_from_y_loop<avo::X, BLOCK, T, P, N_, AHEAD>(grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
-  }

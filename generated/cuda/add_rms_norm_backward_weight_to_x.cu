@@ -1,18 +1,20 @@
 // Generated, do not edit. avo::add_rms_norm_backward_weight_to_x: row kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION add_rms_norm_backward_weight_to_x
+#define AVO_ARGUMENTS residual_out_ptr, residual_out_stride, grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ residual_out_ptr, int64_t residual_out_stride, const X* __restrict__ grad_y_ptr, \
   int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
-  const W* __restrict__ weight_ptr, const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
+  const W* __restrict__ weight_ptr, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
   int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_backward_weight_to_x(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_backward_weight_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -70,8 +72,3 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::add_rms_norm_backward_weight_to_x<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(residual_out_ptr, residual_out_stride, grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
-  }

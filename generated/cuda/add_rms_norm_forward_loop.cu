@@ -1,15 +1,17 @@
 // Generated, do not edit. avo::add_rms_norm_forward_loop: loop kernel; formula: add_rms_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION add_rms_norm_forward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, residual_ptr, residual_stride, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, eps, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride, \
   X* __restrict__ y_ptr, int64_t y_stride, X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
-  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
+  compute_t<X>* __restrict__ rstd_ptr, compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -70,8 +72,3 @@ AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::add_rms_norm_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, residual_ptr, residual_stride, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, eps, M, N); \
-  }

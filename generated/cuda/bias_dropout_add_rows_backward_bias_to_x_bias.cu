@@ -1,21 +1,23 @@
 // Generated, do not edit. avo::bias_dropout_add_rows_backward_bias_to_x_bias: column kernel; formula: bias_dropout_add_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION bias_dropout_add_rows_backward_bias_to_x_bias
+#define AVO_ARGUMENTS grad_ptr, grad_stride, seed_ptr, grad_x_ptr, grad_x_stride, partials, p_, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ grad_ptr, int64_t grad_stride, const int64_t* __restrict__ seed_ptr, \
-  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X>* __restrict__ partials, avo::compute_t<X> p_, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, compute_t<X> p_, \
   int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = Fine;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(grad_ptr, grad_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     let_next_kernel_begin();
     C sum_grad_bias[P][V] = {};
@@ -69,8 +71,3 @@ AVO_INLINE void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS(X))
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::bias_dropout_add_rows_backward_bias_to_x_bias<avo::X, BLOCK, T, P, N_, AHEAD>(grad_ptr, grad_stride, seed_ptr, grad_x_ptr, grad_x_stride, partials, p_, M, N); \
-  }

@@ -1,21 +1,23 @@
 // Generated, do not edit. avo::bias_gelu_backward: column kernel; formula: bias_gelu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION bias_gelu_backward
+#define AVO_ARGUMENTS x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
   const W* __restrict__ bias_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
-  avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
+  compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_gelu_backward(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void bias_gelu_backward(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_ptr, grad_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     let_next_kernel_begin();
     Vec<W, V> bias_vec[P];
@@ -68,8 +70,3 @@ AVO_INLINE void bias_gelu_backward(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::bias_gelu_backward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, bias_ptr, grad_x_ptr, grad_x_stride, partials, M, N); \
-  }

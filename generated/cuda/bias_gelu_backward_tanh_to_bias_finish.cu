@@ -1,14 +1,16 @@
 // Generated, do not edit. avo::bias_gelu_backward_tanh_to_bias_finish: finish kernel; formula: bias_gelu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(C, W) \
+#define AVO_FUNCTION bias_gelu_backward_tanh_to_bias_finish
+#define AVO_ARGUMENTS partials, groups, N, grad_bias_ptr
+#define AVO_PARAMETERS(C, W, ...) \
   const C* __restrict__ partials, int groups, int64_t N, W* __restrict__ grad_bias_ptr
 
 namespace avo {
 
 // Adds the partial sums of the blocks.
-template <class C, class W, int kBlock>
-AVO_INLINE void bias_gelu_backward_tanh_to_bias_finish(AVO_PARAMETERS(C, W)) {
+template <int kBlock, class C, class W>
+AVO_INLINE void bias_gelu_backward_tanh_to_bias_finish(AVO_PARAMETERS(C, W, )) {
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x % 32;
   const bool exists = column < N;
   wait_for_previous_kernel();
@@ -19,8 +21,3 @@ AVO_INLINE void bias_gelu_backward_tanh_to_bias_finish(AVO_PARAMETERS(C, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, C, W) \
-  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(AVO_PARAMETERS(avo::C, avo::W)) { \
-    avo::bias_gelu_backward_tanh_to_bias_finish<avo::C, avo::W, BLOCK>(partials, groups, N, grad_bias_ptr); \
-  }

@@ -1,19 +1,21 @@
 // Generated, do not edit. avo::bias_relu_backward: column kernel; formula: bias_relu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION bias_relu_backward
+#define AVO_ARGUMENTS y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, partials, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
-  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_relu_backward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void bias_relu_backward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(y_ptr, y_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(y_ptr, y_stride) && starts_at_chunk<V>(grad_ptr, grad_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     let_next_kernel_begin();
     C sum_grad_bias[P][V] = {};
@@ -62,8 +64,3 @@ AVO_INLINE void bias_relu_backward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::bias_relu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, grad_x_ptr, grad_x_stride, partials, M, N); \
-  }

@@ -1,18 +1,20 @@
 // Generated, do not edit. avo::bias_relu_backward_to_x: flat kernel; formula: bias_relu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION bias_relu_backward_to_x
+#define AVO_ARGUMENTS y_ptr, grad_ptr, grad_x_ptr, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ y_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_relu_backward_to_x(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void bias_relu_backward_to_x(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(y_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(y_ptr, 0) && starts_at_chunk<V>(grad_ptr, 0) && starts_at_chunk<V>(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> y_vec[P];
     tile.load(y_vec, y_ptr);
@@ -35,8 +37,3 @@ AVO_INLINE void bias_relu_backward_to_x(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::bias_relu_backward_to_x<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, grad_ptr, grad_x_ptr, N); \
-  }

@@ -1,7 +1,9 @@
 // Generated, do not edit. avo::bias_swiglu_packed_backward_to_x: pointwise kernel; formula: bias_swiglu_packed_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION bias_swiglu_packed_backward_to_x
+#define AVO_ARGUMENTS up_ptr, up_stride, grad_ptr, grad_stride, gate_ptr, gate_stride, up_bias_ptr, gate_bias_ptr, grad_gate_ptr, grad_gate_stride, grad_up_ptr, grad_up_stride, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
   const X* __restrict__ gate_ptr, int64_t gate_stride, const W* __restrict__ up_bias_ptr, \
   const W* __restrict__ gate_bias_ptr, X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, \
@@ -9,14 +11,14 @@
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_swiglu_packed_backward_to_x(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void bias_swiglu_packed_backward_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, up_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_gate_ptr, grad_gate_stride) && starts_at_chunk(grad_up_ptr, grad_up_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(up_ptr, up_stride) && starts_at_chunk<V>(grad_ptr, grad_stride) && starts_at_chunk<V>(gate_ptr, gate_stride) && starts_at_chunk<V>(grad_gate_ptr, grad_gate_stride) && starts_at_chunk<V>(grad_up_ptr, grad_up_stride);
   const auto body = [&](const auto& tile) {
     Vec<W, V> up_bias_vec[kAhead ? P : 1];
     if constexpr (kAhead) tile.load_columns(up_bias_vec, up_bias_ptr);
@@ -73,8 +75,3 @@ AVO_INLINE void bias_swiglu_packed_backward_to_x(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::bias_swiglu_packed_backward_to_x<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(up_ptr, up_stride, grad_ptr, grad_stride, gate_ptr, gate_stride, up_bias_ptr, gate_bias_ptr, grad_gate_ptr, grad_gate_stride, grad_up_ptr, grad_up_stride, M, N); \
-  }

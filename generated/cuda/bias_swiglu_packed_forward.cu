@@ -3,21 +3,23 @@
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION bias_swiglu_packed_forward
+#define AVO_ARGUMENTS up_ptr, up_stride, gate_ptr, gate_stride, up_bias_ptr, gate_bias_ptr, y_ptr, y_stride, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
   const W* __restrict__ up_bias_ptr, const W* __restrict__ gate_bias_ptr, X* __restrict__ y_ptr, \
   int64_t y_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void bias_swiglu_packed_forward(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void bias_swiglu_packed_forward(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, up_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(y_ptr, y_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(up_ptr, up_stride) && starts_at_chunk<V>(gate_ptr, gate_stride) && starts_at_chunk<V>(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
     Vec<W, V> up_bias_vec[kAhead ? P : 1];
     if constexpr (kAhead) tile.load_columns(up_bias_vec, up_bias_ptr);
@@ -67,8 +69,3 @@ AVO_INLINE void bias_swiglu_packed_forward(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::bias_swiglu_packed_forward<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(up_ptr, up_stride, gate_ptr, gate_stride, up_bias_ptr, gate_bias_ptr, y_ptr, y_stride, M, N); \
-  }

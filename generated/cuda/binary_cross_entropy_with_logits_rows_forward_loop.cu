@@ -1,14 +1,16 @@
 // Generated, do not edit. avo::binary_cross_entropy_with_logits_rows_forward_loop: loop kernel; formula: binary_cross_entropy_with_logits_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION binary_cross_entropy_with_logits_rows_forward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, target_stride, loss_ptr, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride, \
-  avo::compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N
+  compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void binary_cross_entropy_with_logits_rows_forward_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void binary_cross_entropy_with_logits_rows_forward_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -43,8 +45,3 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_forward_loop(AVO_PARAMETER
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::binary_cross_entropy_with_logits_rows_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, target_stride, loss_ptr, M, N); \
-  }

@@ -1,23 +1,25 @@
 // Generated, do not edit. avo::cross_entropy_rows_backward: pointwise kernel; formula: cross_entropy_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION cross_entropy_rows_backward
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
-  const avo::compute_t<X>* __restrict__ grad_ptr, const avo::compute_t<X>* __restrict__ largest_ptr, \
-  const avo::compute_t<X>* __restrict__ total_ptr, const avo::compute_t<X>* __restrict__ log_sum_exp_ptr, \
-  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X> ignore_index, avo::compute_t<X> z_loss, int64_t M, \
+  const compute_t<X>* __restrict__ grad_ptr, const compute_t<X>* __restrict__ largest_ptr, \
+  const compute_t<X>* __restrict__ total_ptr, const compute_t<X>* __restrict__ log_sum_exp_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> z_loss, int64_t M, \
   int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void cross_entropy_rows_backward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void cross_entropy_rows_backward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to) {
@@ -83,8 +85,3 @@ AVO_INLINE void cross_entropy_rows_backward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::cross_entropy_rows_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, M, N); \
-  }

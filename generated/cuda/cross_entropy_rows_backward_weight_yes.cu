@@ -1,21 +1,23 @@
 // Generated, do not edit. avo::cross_entropy_rows_backward_weight_yes: row kernel; formula: cross_entropy_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION cross_entropy_rows_backward_weight_yes
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
-  const int64_t* __restrict__ target_ptr, const avo::compute_t<X>* __restrict__ grad_ptr, \
-  const avo::compute_t<X>* __restrict__ largest_ptr, const avo::compute_t<X>* __restrict__ total_ptr, \
-  const avo::compute_t<X>* __restrict__ log_sum_exp_ptr, const avo::compute_t<X>* __restrict__ statistic2_ptr, \
-  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X> ignore_index, avo::compute_t<X> label_smoothing, \
-  avo::compute_t<X> z_loss, int64_t M, int64_t N
+  const int64_t* __restrict__ target_ptr, const compute_t<X>* __restrict__ grad_ptr, \
+  const compute_t<X>* __restrict__ largest_ptr, const compute_t<X>* __restrict__ total_ptr, \
+  const compute_t<X>* __restrict__ log_sum_exp_ptr, const compute_t<X>* __restrict__ statistic2_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> label_smoothing, \
+  compute_t<X> z_loss, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -95,8 +97,3 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::cross_entropy_rows_backward_weight_yes<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N); \
-  }

@@ -1,17 +1,19 @@
 // Generated, do not edit. avo::cross_entropy_rows_forward_weight_yes_loop: loop kernel; formula: cross_entropy_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION cross_entropy_rows_forward_weight_yes_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
-  const int64_t* __restrict__ target_ptr, avo::compute_t<X>* __restrict__ loss_ptr, \
-  avo::compute_t<X>* __restrict__ largest_ptr, avo::compute_t<X>* __restrict__ total_ptr, \
-  avo::compute_t<X>* __restrict__ log_sum_exp_ptr, avo::compute_t<X>* __restrict__ statistic2_ptr, \
-  avo::compute_t<X> ignore_index, avo::compute_t<X> z_loss, avo::compute_t<X> label_smoothing, int64_t M, int64_t N
+  const int64_t* __restrict__ target_ptr, compute_t<X>* __restrict__ loss_ptr, \
+  compute_t<X>* __restrict__ largest_ptr, compute_t<X>* __restrict__ total_ptr, \
+  compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X>* __restrict__ statistic2_ptr, \
+  compute_t<X> ignore_index, compute_t<X> z_loss, compute_t<X> label_smoothing, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
@@ -87,8 +89,3 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(AVO_PARAMETERS(X, W))
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::cross_entropy_rows_forward_weight_yes_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N); \
-  }

@@ -1,17 +1,19 @@
 // Generated, do not edit. avo::cross_entropy_rows_forward_yes_loop: loop kernel; formula: cross_entropy_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION cross_entropy_rows_forward_yes_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
-  avo::compute_t<X>* __restrict__ loss_ptr, avo::compute_t<X>* __restrict__ largest_ptr, \
-  avo::compute_t<X>* __restrict__ total_ptr, avo::compute_t<X>* __restrict__ log_sum_exp_ptr, \
-  avo::compute_t<X>* __restrict__ statistic2_ptr, avo::compute_t<X> ignore_index, avo::compute_t<X> z_loss, \
-  avo::compute_t<X> label_smoothing, int64_t M, int64_t N
+  compute_t<X>* __restrict__ loss_ptr, compute_t<X>* __restrict__ largest_ptr, \
+  compute_t<X>* __restrict__ total_ptr, compute_t<X>* __restrict__ log_sum_exp_ptr, \
+  compute_t<X>* __restrict__ statistic2_ptr, compute_t<X> ignore_index, compute_t<X> z_loss, \
+  compute_t<X> label_smoothing, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -76,8 +78,3 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::cross_entropy_rows_forward_yes_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N); \
-  }

@@ -4,20 +4,22 @@
 //   easy as 1, 2, 3, SC 2011 (Philox4x32-10)
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION dropout_rows_forward
+#define AVO_ARGUMENTS x_ptr, x_stride, seed_ptr, y_ptr, y_stride, p_, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ seed_ptr, X* __restrict__ y_ptr, \
-  int64_t y_stride, avo::compute_t<X> p_, int64_t M, int64_t N
+  int64_t y_stride, compute_t<X> p_, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void dropout_rows_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void dropout_rows_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& seed_to) {
@@ -65,8 +67,3 @@ AVO_INLINE void dropout_rows_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::dropout_rows_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, seed_ptr, y_ptr, y_stride, p_, M, N); \
-  }

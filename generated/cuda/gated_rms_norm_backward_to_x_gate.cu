@@ -1,19 +1,21 @@
 // Generated, do not edit. avo::gated_rms_norm_backward_to_x_gate: row kernel; formula: gated_rms_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION gated_rms_norm_backward_to_x_gate
+#define AVO_ARGUMENTS x_ptr, x_stride, gate_ptr, gate_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, grad_gate_ptr, grad_gate_stride, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
   const X* __restrict__ grad_ptr, int64_t grad_stride, const W* __restrict__ weight_ptr, \
-  const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
   X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -77,8 +79,3 @@ AVO_INLINE void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::gated_rms_norm_backward_to_x_gate<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, gate_ptr, gate_stride, grad_ptr, grad_stride, weight_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, grad_gate_ptr, grad_gate_stride, M, N); \
-  }

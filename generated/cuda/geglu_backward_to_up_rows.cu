@@ -1,20 +1,22 @@
 // Generated, do not edit. avo::geglu_backward_to_up_rows: pointwise kernel; formula: geglu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION geglu_backward_to_up_rows
+#define AVO_ARGUMENTS gate_ptr, gate_stride, grad_ptr, grad_stride, grad_up_ptr, grad_up_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
   X* __restrict__ grad_up_ptr, int64_t grad_up_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void geglu_backward_to_up_rows(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void geglu_backward_to_up_rows(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(grad_up_ptr, grad_up_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(gate_ptr, gate_stride) && starts_at_chunk<V>(grad_ptr, grad_stride) && starts_at_chunk<V>(grad_up_ptr, grad_up_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&gate_to)[P], Vec<X, V> (&grad_to)[P]) {
@@ -57,8 +59,3 @@ AVO_INLINE void geglu_backward_to_up_rows(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::geglu_backward_to_up_rows<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, gate_stride, grad_ptr, grad_stride, grad_up_ptr, grad_up_stride, M, N); \
-  }

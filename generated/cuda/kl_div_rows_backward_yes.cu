@@ -1,21 +1,23 @@
 // Generated, do not edit. avo::kl_div_rows_backward_yes: pointwise kernel; formula: kl_div_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION kl_div_rows_backward_yes
+#define AVO_ARGUMENTS target_ptr, target_stride, x_ptr, x_stride, grad_ptr, grad_x_ptr, grad_x_stride, grad_target_ptr, grad_target_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
-  const avo::compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  const compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
   X* __restrict__ grad_target_ptr, int64_t grad_target_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void kl_div_rows_backward_yes(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void kl_div_rows_backward_yes(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(target_ptr, target_stride) && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride) && starts_at_chunk(grad_target_ptr, grad_target_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(target_ptr, target_stride) && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride) && starts_at_chunk<V>(grad_target_ptr, grad_target_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], Vec<X, V> (&x_to)[P], C& grad_to) {
@@ -67,8 +69,3 @@ AVO_INLINE void kl_div_rows_backward_yes(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::kl_div_rows_backward_yes<avo::X, BLOCK, T, P, N_, AHEAD>(target_ptr, target_stride, x_ptr, x_stride, grad_ptr, grad_x_ptr, grad_x_stride, grad_target_ptr, grad_target_stride, M, N); \
-  }

@@ -1,17 +1,19 @@
 // Generated, do not edit. avo::kl_div_rows_forward_yes: row kernel; formula: kl_div_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION kl_div_rows_forward_yes
+#define AVO_ARGUMENTS target_ptr, target_stride, x_ptr, x_stride, loss_ptr, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
-  avo::compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N
+  compute_t<X>* __restrict__ loss_ptr, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void kl_div_rows_forward_yes(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void kl_div_rows_forward_yes(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -49,8 +51,3 @@ AVO_INLINE void kl_div_rows_forward_yes(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::kl_div_rows_forward_yes<avo::X, BLOCK, T, P, N_, AHEAD>(target_ptr, target_stride, x_ptr, x_stride, loss_ptr, M, N); \
-  }

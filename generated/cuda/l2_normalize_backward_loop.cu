@@ -1,15 +1,17 @@
 // Generated, do not edit. avo::l2_normalize_backward_loop: loop kernel; formula: l2_normalize_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION l2_normalize_backward_loop
+#define AVO_ARGUMENTS y_ptr, y_stride, grad_ptr, grad_stride, scale_ptr, norm_ptr, grad_x_ptr, grad_x_stride, eps, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ y_ptr, int64_t y_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
-  const avo::compute_t<X>* __restrict__ scale_ptr, const avo::compute_t<X>* __restrict__ norm_ptr, \
-  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, avo::compute_t<X> eps, int64_t M, int64_t N
+  const compute_t<X>* __restrict__ scale_ptr, const compute_t<X>* __restrict__ norm_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -65,8 +67,3 @@ AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::l2_normalize_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(y_ptr, y_stride, grad_ptr, grad_stride, scale_ptr, norm_ptr, grad_x_ptr, grad_x_stride, eps, M, N); \
-  }

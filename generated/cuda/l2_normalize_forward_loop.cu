@@ -1,15 +1,17 @@
 // Generated, do not edit. avo::l2_normalize_forward_loop: loop kernel; formula: l2_normalize_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION l2_normalize_forward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, y_ptr, y_stride, scale_ptr, norm_ptr, eps, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, \
-  avo::compute_t<X>* __restrict__ scale_ptr, avo::compute_t<X>* __restrict__ norm_ptr, avo::compute_t<X> eps, int64_t M, \
+  compute_t<X>* __restrict__ scale_ptr, compute_t<X>* __restrict__ norm_ptr, compute_t<X> eps, int64_t M, \
   int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void l2_normalize_forward_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void l2_normalize_forward_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -57,8 +59,3 @@ AVO_INLINE void l2_normalize_forward_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::l2_normalize_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, scale_ptr, norm_ptr, eps, M, N); \
-  }

@@ -1,20 +1,22 @@
 // Generated, do not edit. avo::layer_norm_backward_weight_to_weight: column kernel; formula: layer_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION layer_norm_backward_weight_to_weight
+#define AVO_ARGUMENTS x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
-  const avo::compute_t<X>* __restrict__ rstd_ptr, const avo::compute_t<X>* __restrict__ mean_ptr, \
-  const avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X>* __restrict__ partials, int64_t M, int64_t N
+  const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr, \
+  const compute_t<X>* __restrict__ residue_ptr, compute_t<X>* __restrict__ partials, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_backward_weight_to_weight(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void layer_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_ptr, grad_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_ptr, grad_stride);
   const auto body = [&](const auto& tile) {
     let_next_kernel_begin();
     C sum_grad_weight[P][V] = {};
@@ -72,8 +74,3 @@ AVO_INLINE void layer_norm_backward_weight_to_weight(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::layer_norm_backward_weight_to_weight<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, residue_ptr, partials, M, N); \
-  }

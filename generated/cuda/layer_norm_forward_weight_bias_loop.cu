@@ -1,16 +1,18 @@
 // Generated, do not edit. avo::layer_norm_forward_weight_bias_loop: loop kernel; formula: layer_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X, W) \
+#define AVO_FUNCTION layer_norm_forward_weight_bias_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N
+#define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
-  const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X>* __restrict__ rstd_ptr, \
-  avo::compute_t<X>* __restrict__ mean_ptr, avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, \
+  const W* __restrict__ bias_ptr, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr, \
+  compute_t<X>* __restrict__ mean_ptr, compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, \
   int64_t N
 
 namespace avo {
 
-template <class X, class W, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_forward_weight_bias_loop(AVO_PARAMETERS(X, W)) {
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void layer_norm_forward_weight_bias_loop(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
@@ -83,8 +85,3 @@ AVO_INLINE void layer_norm_forward_weight_bias_loop(AVO_PARAMETERS(X, W)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, W, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X, avo::W)) { \
-    avo::layer_norm_forward_weight_bias_loop<avo::X, avo::W, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, weight_ptr, bias_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
-  }

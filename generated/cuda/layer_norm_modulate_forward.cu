@@ -3,18 +3,20 @@
 // Source: Peebles and Xie, Scalable Diffusion Models with Transformers, arXiv:2212.09748 (adaLN)
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION layer_norm_modulate_forward
+#define AVO_ARGUMENTS scale_ptr, scale_stride, x_ptr, x_stride, shift_ptr, shift_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ scale_ptr, int64_t scale_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
   const X* __restrict__ shift_ptr, int64_t shift_stride, X* __restrict__ y_ptr, int64_t y_stride, \
-  avo::compute_t<X>* __restrict__ rstd_ptr, avo::compute_t<X>* __restrict__ mean_ptr, \
-  avo::compute_t<X>* __restrict__ residue_ptr, avo::compute_t<X> eps, int64_t M, int64_t N
+  compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr, \
+  compute_t<X>* __restrict__ residue_ptr, compute_t<X> eps, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2> scratch;
@@ -81,8 +83,3 @@ AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::layer_norm_modulate_forward<avo::X, BLOCK, T, P, N_, AHEAD>(scale_ptr, scale_stride, x_ptr, x_stride, shift_ptr, shift_stride, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, eps, M, N); \
-  }

@@ -1,19 +1,21 @@
 // Generated, do not edit. avo::leaky_relu_backward: flat kernel; formula: leaky_relu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION leaky_relu_backward
+#define AVO_ARGUMENTS x_ptr, grad_ptr, grad_x_ptr, negative_slope, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, const X* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, \
-  avo::compute_t<X> negative_slope, int64_t N
+  compute_t<X> negative_slope, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void leaky_relu_backward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void leaky_relu_backward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_x_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, 0) && starts_at_chunk<V>(grad_ptr, 0) && starts_at_chunk<V>(grad_x_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);
@@ -36,8 +38,3 @@ AVO_INLINE void leaky_relu_backward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::leaky_relu_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, grad_ptr, grad_x_ptr, negative_slope, N); \
-  }

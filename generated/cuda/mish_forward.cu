@@ -3,19 +3,21 @@
 // Source: Misra, Mish: A Self Regularized Non-Monotonic Activation Function, arXiv:1908.08681
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION mish_forward
+#define AVO_ARGUMENTS x_ptr, y_ptr, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, X* __restrict__ y_ptr, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void mish_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void mish_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, 0) && starts_at_chunk(y_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, 0) && starts_at_chunk<V>(y_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> x_vec[P];
     tile.load(x_vec, x_ptr);
@@ -39,8 +41,3 @@ AVO_INLINE void mish_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::mish_forward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, y_ptr, N); \
-  }

@@ -1,17 +1,19 @@
 // Generated, do not edit. avo::rms_norm_backward: row kernel; formula: rms_norm_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION rms_norm_backward
+#define AVO_ARGUMENTS x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
-  const avo::compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
+  const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
   int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void rms_norm_backward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void rms_norm_backward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -64,8 +66,3 @@ AVO_INLINE void rms_norm_backward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::rms_norm_backward<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N); \
-  }

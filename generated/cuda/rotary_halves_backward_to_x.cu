@@ -1,7 +1,9 @@
 // Generated, do not edit. avo::rotary_halves_backward_to_x: pointwise kernel; formula: rotary_halves_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION rotary_halves_backward_to_x
+#define AVO_ARGUMENTS cos_ptr, cos_stride, grad_turned_first_ptr, grad_turned_first_stride, sin_ptr, sin_stride, grad_turned_second_ptr, grad_turned_second_stride, grad_first_ptr, grad_first_stride, grad_second_ptr, grad_second_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ cos_ptr, int64_t cos_stride, const X* __restrict__ grad_turned_first_ptr, \
   int64_t grad_turned_first_stride, const X* __restrict__ sin_ptr, int64_t sin_stride, \
   const X* __restrict__ grad_turned_second_ptr, int64_t grad_turned_second_stride, \
@@ -10,13 +12,13 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void rotary_halves_backward_to_x(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void rotary_halves_backward_to_x(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(cos_ptr, cos_stride) && starts_at_chunk(grad_turned_first_ptr, grad_turned_first_stride) && starts_at_chunk(sin_ptr, sin_stride) && starts_at_chunk(grad_turned_second_ptr, grad_turned_second_stride) && starts_at_chunk(grad_first_ptr, grad_first_stride) && starts_at_chunk(grad_second_ptr, grad_second_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(cos_ptr, cos_stride) && starts_at_chunk<V>(grad_turned_first_ptr, grad_turned_first_stride) && starts_at_chunk<V>(sin_ptr, sin_stride) && starts_at_chunk<V>(grad_turned_second_ptr, grad_turned_second_stride) && starts_at_chunk<V>(grad_first_ptr, grad_first_stride) && starts_at_chunk<V>(grad_second_ptr, grad_second_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&cos_to)[P], Vec<X, V> (&grad_turned_first_to)[P], Vec<X, V> (&sin_to)[P], Vec<X, V> (&grad_turned_second_to)[P]) {
@@ -66,8 +68,3 @@ AVO_INLINE void rotary_halves_backward_to_x(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::rotary_halves_backward_to_x<avo::X, BLOCK, T, P, N_, AHEAD>(cos_ptr, cos_stride, grad_turned_first_ptr, grad_turned_first_stride, sin_ptr, sin_stride, grad_turned_second_ptr, grad_turned_second_stride, grad_first_ptr, grad_first_stride, grad_second_ptr, grad_second_stride, M, N); \
-  }

@@ -3,7 +3,9 @@
 // Source: Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION rotary_halves_forward
+#define AVO_ARGUMENTS second_ptr, second_stride, sin_ptr, sin_stride, first_ptr, first_stride, cos_ptr, cos_stride, turned_first_ptr, turned_first_stride, turned_second_ptr, turned_second_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ second_ptr, int64_t second_stride, const X* __restrict__ sin_ptr, int64_t sin_stride, \
   const X* __restrict__ first_ptr, int64_t first_stride, const X* __restrict__ cos_ptr, int64_t cos_stride, \
   X* __restrict__ turned_first_ptr, int64_t turned_first_stride, X* __restrict__ turned_second_ptr, \
@@ -11,13 +13,13 @@
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void rotary_halves_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void rotary_halves_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(second_ptr, second_stride) && starts_at_chunk(sin_ptr, sin_stride) && starts_at_chunk(first_ptr, first_stride) && starts_at_chunk(cos_ptr, cos_stride) && starts_at_chunk(turned_first_ptr, turned_first_stride) && starts_at_chunk(turned_second_ptr, turned_second_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(second_ptr, second_stride) && starts_at_chunk<V>(sin_ptr, sin_stride) && starts_at_chunk<V>(first_ptr, first_stride) && starts_at_chunk<V>(cos_ptr, cos_stride) && starts_at_chunk<V>(turned_first_ptr, turned_first_stride) && starts_at_chunk<V>(turned_second_ptr, turned_second_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&second_to)[P], Vec<X, V> (&sin_to)[P], Vec<X, V> (&first_to)[P], Vec<X, V> (&cos_to)[P]) {
@@ -67,8 +69,3 @@ AVO_INLINE void rotary_halves_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::rotary_halves_forward<avo::X, BLOCK, T, P, N_, AHEAD>(second_ptr, second_stride, sin_ptr, sin_stride, first_ptr, first_stride, cos_ptr, cos_stride, turned_first_ptr, turned_first_stride, turned_second_ptr, turned_second_stride, M, N); \
-  }

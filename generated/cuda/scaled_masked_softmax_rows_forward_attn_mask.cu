@@ -1,17 +1,19 @@
 // Generated, do not edit. avo::scaled_masked_softmax_rows_forward_attn_mask: row kernel; formula: scaled_masked_softmax_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION scaled_masked_softmax_rows_forward_attn_mask
+#define AVO_ARGUMENTS x_ptr, x_stride, attn_mask_ptr, attn_mask_stride, y_ptr, y_stride, scale, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ attn_mask_ptr, int64_t attn_mask_stride, \
-  X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X> scale, int64_t M, int64_t N
+  X* __restrict__ y_ptr, int64_t y_stride, compute_t<X> scale, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1> scratch;
@@ -69,8 +71,3 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X)) 
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::scaled_masked_softmax_rows_forward_attn_mask<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, attn_mask_ptr, attn_mask_stride, y_ptr, y_stride, scale, M, N); \
-  }

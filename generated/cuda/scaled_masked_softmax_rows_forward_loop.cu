@@ -1,14 +1,16 @@
 // Generated, do not edit. avo::scaled_masked_softmax_rows_forward_loop: loop kernel; formula: scaled_masked_softmax_rows_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
-  const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, avo::compute_t<X> scale, \
+#define AVO_FUNCTION scaled_masked_softmax_rows_forward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, y_ptr, y_stride, scale, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, compute_t<X> scale, \
   int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void scaled_masked_softmax_rows_forward_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void scaled_masked_softmax_rows_forward_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -70,8 +72,3 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::scaled_masked_softmax_rows_forward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, scale, M, N); \
-  }

@@ -1,21 +1,23 @@
 // Generated, do not edit. avo::sigmoid_gate_backward_rows: pointwise kernel; formula: sigmoid_gate_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION sigmoid_gate_backward_rows
+#define AVO_ARGUMENTS gate_ptr, gate_stride, grad_ptr, grad_stride, x_ptr, x_stride, grad_x_ptr, grad_x_stride, grad_gate_ptr, grad_gate_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ gate_ptr, int64_t gate_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
   const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
   X* __restrict__ grad_gate_ptr, int64_t grad_gate_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void sigmoid_gate_backward_rows(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void sigmoid_gate_backward_rows(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(grad_ptr, grad_stride) && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(grad_x_ptr, grad_x_stride) && starts_at_chunk(grad_gate_ptr, grad_gate_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(gate_ptr, gate_stride) && starts_at_chunk<V>(grad_ptr, grad_stride) && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride) && starts_at_chunk<V>(grad_gate_ptr, grad_gate_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&gate_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P]) {
@@ -64,8 +66,3 @@ AVO_INLINE void sigmoid_gate_backward_rows(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::sigmoid_gate_backward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, gate_stride, grad_ptr, grad_stride, x_ptr, x_stride, grad_x_ptr, grad_x_stride, grad_gate_ptr, grad_gate_stride, M, N); \
-  }

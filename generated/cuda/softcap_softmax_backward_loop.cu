@@ -1,16 +1,18 @@
 // Generated, do not edit. avo::softcap_softmax_backward_loop: loop kernel; formula: softcap_softmax_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION softcap_softmax_backward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, grad_ptr, grad_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, grad_x_ptr, grad_x_stride, cap, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
-  const X* __restrict__ y_ptr, int64_t y_stride, const avo::compute_t<X>* __restrict__ statistic0_ptr, \
-  const avo::compute_t<X>* __restrict__ statistic1_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
-  avo::compute_t<X> cap, int64_t M, int64_t N
+  const X* __restrict__ y_ptr, int64_t y_stride, const compute_t<X>* __restrict__ statistic0_ptr, \
+  const compute_t<X>* __restrict__ statistic1_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  compute_t<X> cap, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void softcap_softmax_backward_loop(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void softcap_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
@@ -69,8 +71,3 @@ AVO_INLINE void softcap_softmax_backward_loop(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::softcap_softmax_backward_loop<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, grad_ptr, grad_stride, y_ptr, y_stride, statistic0_ptr, statistic1_ptr, grad_x_ptr, grad_x_stride, cap, M, N); \
-  }

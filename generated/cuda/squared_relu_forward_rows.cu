@@ -1,18 +1,20 @@
 // Generated, do not edit. avo::squared_relu_forward_rows: pointwise kernel; formula: squared_relu_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION squared_relu_forward_rows
+#define AVO_ARGUMENTS x_ptr, x_stride, y_ptr, y_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void squared_relu_forward_rows(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void squared_relu_forward_rows(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(x_ptr, x_stride) && starts_at_chunk(y_ptr, y_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
@@ -54,8 +56,3 @@ AVO_INLINE void squared_relu_forward_rows(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::squared_relu_forward_rows<avo::X, BLOCK, T, P, N_, AHEAD>(x_ptr, x_stride, y_ptr, y_stride, M, N); \
-  }

@@ -3,20 +3,22 @@
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION swiglu_interleaved_forward
+#define AVO_ARGUMENTS up_ptr, up_stride, gate_ptr, gate_stride, y_ptr, y_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ up_ptr, int64_t up_stride, const X* __restrict__ gate_ptr, int64_t gate_stride, \
   X* __restrict__ y_ptr, int64_t y_stride, int64_t M, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void swiglu_interleaved_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void swiglu_interleaved_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
-  constexpr int V = kVector<X>;
+  constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, up_stride) && starts_at_chunk(gate_ptr, gate_stride) && starts_at_chunk(y_ptr, y_stride);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(up_ptr, up_stride) && starts_at_chunk<V>(gate_ptr, gate_stride) && starts_at_chunk<V>(y_ptr, y_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
     const auto fetch = [&](int64_t row, Vec<X, V> (&up_to)[P], Vec<X, V> (&gate_to)[P]) {
@@ -59,8 +61,3 @@ AVO_INLINE void swiglu_interleaved_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::swiglu_interleaved_forward<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, up_stride, gate_ptr, gate_stride, y_ptr, y_stride, M, N); \
-  }

@@ -1,20 +1,22 @@
 // Generated, do not edit. avo::swiglu_oai_backward_to_gate: flat kernel; formula: swiglu_oai_forward.cu
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
+#define AVO_FUNCTION swiglu_oai_backward_to_gate
+#define AVO_ARGUMENTS gate_ptr, up_ptr, grad_ptr, grad_gate_ptr, limit, alpha, N
+#define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ gate_ptr, const X* __restrict__ up_ptr, const X* __restrict__ grad_ptr, \
-  X* __restrict__ grad_gate_ptr, avo::compute_t<X> limit, avo::compute_t<X> alpha, int64_t N
+  X* __restrict__ grad_gate_ptr, compute_t<X> limit, compute_t<X> alpha, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void swiglu_oai_backward_to_gate(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void swiglu_oai_backward_to_gate(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(gate_ptr, 0) && starts_at_chunk(up_ptr, 0) && starts_at_chunk(grad_ptr, 0) && starts_at_chunk(grad_gate_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(gate_ptr, 0) && starts_at_chunk<V>(up_ptr, 0) && starts_at_chunk<V>(grad_ptr, 0) && starts_at_chunk<V>(grad_gate_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> gate_vec[P];
     tile.load(gate_vec, gate_ptr);
@@ -43,8 +45,3 @@ AVO_INLINE void swiglu_oai_backward_to_gate(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::swiglu_oai_backward_to_gate<avo::X, BLOCK, T, P, N_, AHEAD>(gate_ptr, up_ptr, grad_ptr, grad_gate_ptr, limit, alpha, N); \
-  }

@@ -3,20 +3,22 @@
 // Source: OpenAI, gpt-oss-120b and gpt-oss-20b Model Card, arXiv:2508.10925, and its published code
 #include "device/avo.cuh"
 
-#define AVO_PARAMETERS(X) \
-  const X* __restrict__ up_ptr, const X* __restrict__ gate_ptr, X* __restrict__ y_ptr, avo::compute_t<X> limit, \
-  avo::compute_t<X> alpha, int64_t N
+#define AVO_FUNCTION swiglu_oai_forward
+#define AVO_ARGUMENTS up_ptr, gate_ptr, y_ptr, limit, alpha, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ up_ptr, const X* __restrict__ gate_ptr, X* __restrict__ y_ptr, compute_t<X> limit, \
+  compute_t<X> alpha, int64_t N
 
 namespace avo {
 
-template <class X, int kBlock, int T, int P, int kN, bool kAhead>
-AVO_INLINE void swiglu_oai_forward(AVO_PARAMETERS(X)) {
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void swiglu_oai_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
   const int64_t column = int64_t(blockIdx.x) * (T * P * V);
-  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk(up_ptr, 0) && starts_at_chunk(gate_ptr, 0) && starts_at_chunk(y_ptr, 0);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(up_ptr, 0) && starts_at_chunk<V>(gate_ptr, 0) && starts_at_chunk<V>(y_ptr, 0);
   const auto body = [&](const auto& tile) {
     Vec<X, V> up_vec[P];
     tile.load(up_vec, up_ptr);
@@ -41,8 +43,3 @@ AVO_INLINE void swiglu_oai_forward(AVO_PARAMETERS(X)) {
 }
 
 } // namespace avo
-
-#define AVO_KERNEL(NAME, BLOCK, MIN_BLOCKS, X, T, P, N_, AHEAD) \
-  extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) NAME(AVO_PARAMETERS(avo::X)) { \
-    avo::swiglu_oai_forward<avo::X, BLOCK, T, P, N_, AHEAD>(up_ptr, gate_ptr, y_ptr, limit, alpha, N); \
-  }

@@ -43,7 +43,9 @@ AVO_INLINE void write_partial(const RowTile<T, P, V, kN, Index> &tile, C (&sum)[
   for (int p = 0; p < P; ++p) {
     const Index left = tile.left(p);
     C *out = partial + tile.column(p);
-    if (left >= V && uint32_t(uint64_t(out)) % 16 == 0) {
+    if constexpr (V == 1) {
+      if (left > 0) *out = sum[p][0];
+    } else if (left >= V && uint32_t(uint64_t(out)) % 16 == 0) {
       Vec<C, V> v;
       v.pack(sum[p]);
       v.store(out);

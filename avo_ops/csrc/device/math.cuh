@@ -216,9 +216,9 @@ AVO_MATH float m_erfc(float z, float e) {
 // ---- for 16-bit results, float ------------------------------------------------------------------
 
 // Kernels whose results are rounded to 16 bits say m_exp<A> with A = Coarse: no correction of the argument's rounding.
-// The relative error is at most |x| 2^-23 + 2^-22 (exp_neg_sq, of z^2 in place of x; twice the second term for exp), 2^-21
-// + the fit's for the rest: below 4e-6 where a float16 does not vanish, which is less than 0.01 of its ulp. A = Rough allows
-// 3.6e-5, as much of a bfloat16.
+// The relative error is at most |x| 2^-23 + 2^-22 (exp_neg_sq, of z^2 in place of x; twice the second term for exp), or
+// 2^-21 + the fit's for the rest: below 4e-6 where a float16 does not vanish, which is less than 0.01 of its ulp.
+// A = Rough allows 3.6e-5, as much of a bfloat16.
 struct Fine {};
 struct Coarse {};
 struct Rough {};

@@ -5,17 +5,15 @@
 
 namespace avo {
 
-// What a kernel knows of the number of columns, in place of the number: that rows are whole chunks, and start at one.
-constexpr int kWholeChunks = -1;
-
 // T threads share a row; vector p of thread t holds the columns [(p * T + t) * V, ... + V) of the tile. The map does
 // not depend on addresses: rows that start between two 16-byte chunks are read by chunks and shifted into place. kN >
 // 0: the number of columns is known at compile time, and every row and operand starts at a chunk; kWholeChunks: that
-// alone; 0: nothing. Index is int64_t where a row may have more than 2^31 columns.
+// alone; kSingly: a vector is one element; 0: nothing. Index is int64_t where a row may have more than 2^31 columns.
 template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   static constexpr bool kExact = kN > 0 && kN == T * P * V;
-  static constexpr bool kAligned = kN != 0;
-  static constexpr int kSpan = T < 32 ? T : 32; // threads of a row in one warp
+  static constexpr bool kSingle = V == 1;
+  static constexpr bool kAligned = kN != 0 || kSingle; // no vector begins between two of what is read at a time
+  static constexpr int kSpan = T < 32 ? T : 32;        // threads of a row in one warp
 
   int thread;  // in the row
   Index first; // column of the tile's first element
@@ -24,7 +22,8 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   AVO_INLINE RowTile(int thread_of_row, Index first_column, int64_t n)
       : thread(thread_of_row), first(first_column), columns(kN > 0 ? Index(kN) : Index(n)) {}
 
-  AVO_INLINE Index column(int p) const { return first + Index((p * T + thread) * V); }
+  // Sums of what differs between threads and a constant: addresses and tests then take one instruction each.
+  AVO_INLINE Index column(int p) const { return first + Index(thread * V) + at(p, 0); }
 
   // For comparisons of the column of element j of vector p with an integer, in few bits and mostly constants: at(p, j)
   // is to place(c) as the column is to c.
@@ -36,13 +35,15 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   // How many elements there are from vector p on, so that element j exists if j < left(p). May be negative.
   AVO_INLINE Index left(int p) const {
     if constexpr (kExact) return V;
-    return columns - column(p);
+    return columns - column(0) - at(p, 0);
   }
+
+  AVO_INLINE bool exists(int p) const { return kExact || columns - column(0) > at(p, 0); }
 
   // Whether any thread of this warp has an element in vector p; the same for all of the warp.
   AVO_INLINE bool reaches(int p) const {
     if constexpr (kExact) return true;
-    return first + Index((p * T + thread / kSpan * kSpan) * V) < columns;
+    return columns - first - Index(thread / kSpan * kSpan * V) > at(p, 0);
   }
 
   // f(p, j) for every element that exists, in ascending order; without a test for each where a vector is whole.
@@ -50,7 +51,7 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       const Index own = left(p);
-      if (kAligned ? own > 0 : own >= V) {
+      if (kAligned ? exists(p) : own >= V) {
 #pragma unroll
         for (int j = 0; j < V; ++j) f(p, j);
       } else if (!kAligned && own > 0) {
@@ -63,6 +64,39 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 
   // Load a row; elements that do not exist are unspecified. A chunk is read only if it holds an element of the row.
   template <class X> AVO_INLINE void load(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
+    if constexpr (kSingle) load_columns(v, row);
+    else load_anywhere(v, row);
+  }
+
+  // Load vector p of a column operand, which starts at a chunk.
+  template <class W> AVO_INLINE void load_columns(Vec<W, V> &v, int p, const W *__restrict__ operand) const {
+    if constexpr (kSingle) {
+      if (exists(p)) v.load(operand + column(0) + at(p, 0));
+      else v.clear();
+    } else v.load_chunks(chunk(reinterpret_cast<const char *>(operand), p, sizeof(W)), left(p));
+  }
+
+  template <class W> AVO_INLINE void load_columns(Vec<W, V> (&v)[P], const W *__restrict__ operand) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) load_columns(v[p], p, operand);
+  }
+
+  // Store vector p of a row; every thread of the warp must call, `live` says whether the row exists.
+  template <class X>
+  AVO_INLINE void store(X *__restrict__ row, int p, const compute_t<X> (&value)[V], bool live) const {
+    static_assert(kSingle || V * sizeof(X) == 16, "results have the type of the row operands");
+    Vec<X, V> v;
+    v.pack(value);
+    X *const out = row + column(0) + at(p, 0);
+    if constexpr (kAligned) {
+      if (live && exists(p)) v.store(out);
+    } else {
+      store_anywhere(out, live ? left(p) : 0, v);
+    }
+  }
+
+private:
+  template <class X> AVO_INLINE void load_anywhere(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
     const uint32_t offset = kAligned ? 0 : uint32_t(uint64_t(row)) & 15;
     const char *const base = reinterpret_cast<const char *>(row) - offset;
 #pragma unroll
@@ -81,28 +115,7 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     }
   }
 
-  // Load vector p of a column operand, which starts at a chunk.
-  template <class W> AVO_INLINE void load_columns(Vec<W, V> &v, int p, const W *__restrict__ operand) const {
-    v.load_chunks(chunk(reinterpret_cast<const char *>(operand), p, sizeof(W)), left(p));
-  }
-
-  template <class W> AVO_INLINE void load_columns(Vec<W, V> (&v)[P], const W *__restrict__ operand) const {
-#pragma unroll
-    for (int p = 0; p < P; ++p) load_columns(v[p], p, operand);
-  }
-
-  // Store vector p of a row; every thread of the warp must call, `live` says whether the row exists.
-  template <class X>
-  AVO_INLINE void store(X *__restrict__ row, int p, const compute_t<X> (&value)[V], bool live) const {
-    static_assert(V * sizeof(X) == 16, "results have the type of the row operands");
-    Vec<X, V> v;
-    v.pack(value);
-    X *const out = row + column(p);
-    const Index own = live ? left(p) : 0;
-    if constexpr (kAligned) {
-      if (own > 0) v.store(out);
-      return;
-    }
+  template <class X> AVO_INLINE void store_anywhere(X *out, Index own, const Vec<X, V> &v) const {
     const uint32_t offset = uint32_t(uint64_t(out)) & 15;
     // A row that starts `offset` bytes into a chunk: each thread writes the chunk made of the end of its neighbour's
     // vector and the beginning of its own, but for what lies at the ends of a warp's or of the row's span.
@@ -123,7 +136,6 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     }
   }
 
-private:
   // Store a vector that starts `offset` bytes into a chunk; `both`: the neighbour's words and its own.
   template <class X>
   AVO_INLINE void store_between(X *out, uint32_t offset, const uint32_t (&both)[8], Index own,
@@ -159,16 +171,16 @@ private:
   }
 
   AVO_INLINE const uint4 *chunk(const char *base, int p, int size) const {
-    return reinterpret_cast<const uint4 *>(base + int64_t(column(p)) * size);
+    return reinterpret_cast<const uint4 *>(base + int64_t(column(0)) * size + int64_t(at(p, 0)) * size);
   }
 };
 
 // A tile that lies inside the row, whose rows all start at a chunk: nothing is tested.
 template <int T, int P, int V, class Index = int> using WholeTile = RowTile<T, P, V, T * P * V, Index>;
 
-// Whether rows at these addresses and strides (in elements of X) all start at a chunk.
-template <class X> AVO_INLINE bool starts_at_chunk(const X *row, int64_t stride) {
-  return ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & 15) == 0;
+// Whether rows at these addresses and strides (in elements of X) all start where vectors of V elements may.
+template <int V, class X> AVO_INLINE bool starts_at_chunk(const X *row, int64_t stride) {
+  return V == 1 || ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & 15) == 0;
 }
 
 template <class X, int V, int P> AVO_INLINE void clear(Vec<X, V> (&v)[P]) {

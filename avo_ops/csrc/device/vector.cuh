@@ -120,7 +120,35 @@ private:
   static constexpr bool is_bfloat = Same<X, bf16>::value;
 };
 
-// The number of elements of X in a logical vector of a kernel: 16 bytes of its row operands.
-template <class X> constexpr int kVector = 16 / int(sizeof(X));
+// One element: what a thread holds at a time where rows are no whole number of chunks. Neighbours in a warp have
+// neighbours in a row, so that any address will do.
+template <class X> struct Vec<X, 1> {
+  X value;
+
+  AVO_INLINE compute_t<X> operator[](int) const { return widen(value); }
+  AVO_INLINE void pack(const compute_t<X> (&v)[1]) { value = narrow<X>(v[0]); }
+  AVO_INLINE void clear() { value = X(); }
+  AVO_INLINE void load(const X *p) { value = *p; }
+  AVO_INLINE void store(X *p) const { *p = value; }
+};
+// Of 16 bits, in a whole register: no instruction then keeps the upper half.
+template <class X> struct Half {
+  uint32_t bits;
+
+  AVO_INLINE float operator[](int) const { return widen(X{uint16_t(bits)}); }
+  AVO_INLINE void pack(const float (&v)[1]) { bits = narrow<X>(v[0]).bits; }
+  AVO_INLINE void clear() { bits = 0; }
+  AVO_INLINE void load(const X *p) { bits = p->bits; }
+  AVO_INLINE void store(X *p) const { p->bits = uint16_t(bits); }
+};
+template <> struct Vec<f16, 1> : Half<f16> {};
+template <> struct Vec<bf16, 1> : Half<bf16> {};
+
+// What a kernel knows of the number of columns, in place of the number: that rows are whole chunks, and start at one;
+// or that they are not, and are treated an element at a time.
+constexpr int kWholeChunks = -1, kSingly = -2;
+
+// The number of elements of X in a logical vector of a kernel: 16 bytes of its row operands, or one.
+template <class X, int kN = 0> constexpr int kVector = kN == kSingly ? 1 : 16 / int(sizeof(X));
 
 } // namespace avo

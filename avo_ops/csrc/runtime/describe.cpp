@@ -15,7 +15,7 @@
 //   skipped INDEX TEXT                               an alternative before the chosen one: why it did not serve
 //   alternative INDEX flat|rows
 //   step FAMILY SYMBOL grid X Y Z block B cluster C shared BYTES aligned 0|1
-//   variant VEC N|chunks|any [unaligned]             of the last step: vector width, the width that it is for, whether
+//   variant VEC N|chunks|odd|any [unaligned]             of the last step: vector width, the width that it is for, whether
 //                                                    a variant exists that needs aligned operands
 //   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05
 //   unaligned NAME address|stride|N                  what forbids 16-byte accesses
@@ -166,6 +166,7 @@ bool misses_aligned(const Plan &plan, const StepPlan &step) {
 }
 
 std::string describe_width(int64_t exact) {
+  if (exact == kOddRows) return "odd";
   return exact == kAnyWidth ? "any" : exact == kWholeChunks ? "chunks" : std::to_string(exact);
 }
 
@@ -200,7 +201,8 @@ std::string describe_cuda(const Plan &plan, const Arguments &args) {
                  misses_aligned(plan, step) ? " unaligned" : "", "\nparams");
     for (const Param &param : step.step->params) text += " " + describe_param(plan, step, args, param);
     text += "\n";
-    if (!step.aligned && unaligned.empty()) unaligned = describe_unaligned(plan, v.vec);
+    if (!step.aligned && unaligned.empty())
+      unaligned = describe_unaligned(plan, v.exact == kOddRows ? chunk_of(plan) : v.vec);
   }
   text += unaligned;
   for (int i = 0; i < plan.workspace_count; ++i)

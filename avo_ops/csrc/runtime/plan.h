@@ -110,6 +110,9 @@ struct Plan {
   bool exists(int operand) const { return operands[operand].present && !operands[operand].packed; }
 };
 
+// The elements of a row that a 16-byte chunk holds.
+inline int chunk_of(const Plan &plan) { return static_cast<int>(16 / size_of(plan.x)); }
+
 // Throws std::runtime_error for arguments that the operator does not take.
 void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &plan);
 

@@ -148,14 +148,24 @@ Alignment alignment_of(Plan &plan, bool flat) {
   return found;
 }
 
-// If rows are whole chunks, the variant specialised for this N, or else the first for such rows whose range holds N; or
-// the first for any row.
+// Whether rows are no whole number of chunks; or, for kernels in which the threads of a row do not bear on bits (those
+// whose grid has tiles of columns), do not all start at one.
+bool odd_rows(const Variant &variant, const Plan &plan, int64_t n, const Alignment &alignment) {
+  int chunk = chunk_of(plan);
+  return variant.cols > 0 ? !alignment.allows(chunk) : n % chunk != 0;
+}
+
+// If rows are whole chunks, the variant specialised for this N, or else the first for such rows whose range holds N; if
+// they are not, the first for those; or the first for any row.
 const Use *choose_use(const Step &step, const Plan &plan, int64_t n, const Alignment &alignment) {
   const auto &uses = step.uses[index_of(plan.x)][index_of(plan.w)];
   for (const auto &use : uses)
     if (use->variant->exact == n && alignment.allows(use->variant->vec)) return use.get();
   for (const auto &use : uses)
     if (use->variant->exact == kWholeChunks && use->variant->holds(n) && alignment.allows(use->variant->vec))
+      return use.get();
+  for (const auto &use : uses)
+    if (use->variant->exact == kOddRows && use->variant->holds(n) && odd_rows(*use->variant, plan, n, alignment))
       return use.get();
   for (const auto &use : uses)
     if (use->variant->exact == kAnyWidth && use->variant->holds(n)) return use.get();
@@ -206,7 +216,8 @@ bool plan_steps(Plan &plan) {
     StepPlan &planned = plan.steps[plan.step_count++];
     planned.step = &step;
     planned.use = choose_use(step, plan, plan.N, alignment);
-    planned.aligned = alignment.allows(planned.use->variant->vec);
+    const Variant &variant = *planned.use->variant;
+    planned.aligned = alignment.allows(variant.exact == kOddRows ? chunk_of(plan) : variant.vec);
     planned.groups = 0;
     if (!plan_grid(plan, planned)) return false;
     if (step.family->kind != FamilyClass::Finish && step.family->sums > 0) {

@@ -4,7 +4,7 @@
 //   namespace NS
 //   family NAME flat|row|loop|column|finish SUMS
 //   unit NAME                                          the cubin of the variants that follow, up to the next unit
-//   variant X W|- SYMBOL MIN_N MAX_N N|chunks|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
+//   variant X W|- SYMBOL MIN_N MAX_N N|chunks|odd|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim
 //   arg NAME tensor MN|N|M OPTIONAL                    OPTIONAL: 0 | 1
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
@@ -215,13 +215,14 @@ private:
     check_counts();
   }
 
-  // The width that a variant is for: "any", "chunks" or a number.
+  // The width that a variant is for: "any", "chunks", "odd" or a number.
   int64_t width() {
     const std::string &word = in_.word("exact");
     if (word == "any") return kAnyWidth;
     if (word == "chunks") return kWholeChunks;
+    if (word == "odd") return kOddRows;
     int64_t n = 0;
-    if (!to_integer(word, n) || n <= 0) in_.error("exact must be any, chunks or a width, but is '", word, "'");
+    if (!to_integer(word, n) || n <= 0) in_.error("exact must be any, chunks, odd or a width, but is '", word, "'");
     return n;
   }
 
