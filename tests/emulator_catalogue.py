@@ -156,15 +156,26 @@ def representative_calls(op: dict[str, Any]) -> list[Call]:
 
 
 def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
-    """Both sides of every width where the kernels change, and some small ones."""
+    """Both sides of every width where the kernels change, and some small ones.
+
+    Where rows that are no whole chunks have kernels of their own, also a width of each kernel for any rows that is: all widths
+    of rows that start between two chunks.
+    """
+    variants = [v for family in call.families() for v in pair.variants(family)]
+    if any(v["exact"] == "odd" for v in variants):
+        whole = {-(-v["min_n"] // v["vec"]) * v["vec"] for v in variants if v["exact"] is None}
+    else:
+        whole = set()
+    if layout == "odd rows":
+        return whole
+    exact = {"chunks", "odd", None}
     ends = {
         end
-        for family in call.families()
-        for v in pair.variants(family)
-        for end in (v["max_n"], v["exact"] if v["exact"] != "chunks" else v["max_n"] - v["vec"])
+        for v in variants
+        for end in (v["max_n"], v["max_n"] and v["max_n"] - v["vec"] if v["exact"] in exact else v["exact"])
         if end is not None and end < 2**20
     }
-    found = set(SMALL)
+    found = {*SMALL, *whole}
     for end in ends:
         at, above = (call.steps(n, pair, layout, arch) for n in (end, end + 1))
         if at != above:
@@ -340,6 +351,7 @@ def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
             count += operator.check_widths(call, pair, "contiguous", ARCHS[1])
             if any(alternative["when"] == "flat" for alternative in call.case["cuda"]):
                 count += operator.check_widths(call, pair, "sliced rows", ARCHS[0])
+            count += operator.check_widths(call, pair, "odd rows", ARCHS[0])
         yield f"{op['name']} {pair.x},{pair.w}: {count} calls, {time.perf_counter() - start:.1f} s"
     assert not other_paths(), name
     missing = {f"cuda/{kernel}" for kernel in wanted} - {path.partition(" / ")[2] for path in avo_ops.stats()}

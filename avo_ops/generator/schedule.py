@@ -133,9 +133,8 @@ def row_ladder(
         return tuple(replace(t, persist=0) for t in sums_ladder(features, item))
     vector = 16 // item
     shapes = [(8, 4), (32, 4), (64, 3), (64, 4), (128, 3), (128, 4), (128, 5)]
-    if (
-        features.row_loads > 1 and features.column_loads > 1
-    ):  # add_layer_norm, 8192x1024: 20.7 us, 26.2 with 32 threads of four
+    if features.row_loads > 1 and columns > 1:
+        # add_layer_norm, 8192x1024: 20.7 us, 26.2 with 32 threads of four.
         shapes[1:2] = [(32, 2), (64, 2)]
     if features.row_loads > 2:  # the registers of a thread do not hold eight vectors of each
         shapes += [(256, 4), (512, 4)]
