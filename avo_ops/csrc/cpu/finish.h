@@ -1,7 +1,7 @@
-// The finish of column sums: avo_cpu_finish_<isa> of the ABI. Include it once in an object.
+// What a library of kernels has once: the finish of column sums, avo_cpu_finish_<isa> of the ABI, and staging.h.
 #pragma once
 
-#include "rows.h"
+#include "staging.h"
 
 #define AVO_PASTE_NOW(a, b) a##b
 #define AVO_PASTE(a, b) AVO_PASTE_NOW(a, b)
@@ -23,7 +23,7 @@ static void finish_sums(const AvoCpuArgs *a, int64_t chunks, int64_t sums, int64
         part.store(total + c, part.load(total + c) + part.load(partial + c));
       });
     }
-    stage_out<C>(out, c0 * out.col_stride, total, n);
+    stage_out(out, c0 * out.col_stride, total, n);
   }
 }
 
