@@ -1,10 +1,7 @@
-// What a library of kernels has once: the finish of column sums, avo_cpu_finish_<isa> of the ABI, and staging.h.
+// The finish of column sums: avo_cpu_finish_<isa> of the ABI. Include it once in a library.
 #pragma once
 
-#include "staging.h"
-
-#define AVO_PASTE_NOW(a, b) a##b
-#define AVO_PASTE(a, b) AVO_PASTE_NOW(a, b)
+#include "rows.h"
 
 namespace AVO_ISA_NAMESPACE {
 

@@ -42,6 +42,8 @@
 #ifndef AVO_ISA_SUFFIX
 #define AVO_ISA_SUFFIX AVO_ISA_SUFFIX_DEFAULT
 #endif
+#define AVO_PASTE_NOW(a, b) a##b
+#define AVO_PASTE(a, b) AVO_PASTE_NOW(a, b)
 
 namespace AVO_ISA_NAMESPACE {
 namespace {
