@@ -52,6 +52,8 @@ CPU_FLAGS = (
 # Against libtorch and Python themselves, not a stable ABI.
 ACCELERATOR_FLAGS = "-std=c++20 -O2 -fPIC -fvisibility=hidden -Wall -Wextra"
 ISAS = {"base": "-march=x86-64", "v3": "-march=x86-64-v3", "v4": "-march=x86-64-v4"}
+# With it the kernels of compiled functions are linked: generator/gcc.py.
+COMMON = "avo_cpu_common.{}.o"
 CPU_EXPORTS = "{ global: avo_cpu_kernels_*; avo_cpu_finish_*; local: *; };\n"
 RUNTIME_EXPORTS = "{ global: avo_*; local: *; };\n"
 ACCELERATOR_EXPORTS = "{ global: PyInit_avo_torch; local: *; };\n"
@@ -122,15 +124,18 @@ def ninja_text(cxx: str, compiler: str) -> str:
     # torch has its library loaded by the time ours is: the name is enough, whichever torch and wherever it is.
     torch_library = f"-L{shlex.quote(str(torch / 'lib'))} -Wl,--no-as-needed -ltorch_cpu -Wl,--as-needed"
     link("libavo_runtime.so", runtime, f"{torch_library} -ldl -lpthread -Wl,--no-undefined")
-    kernels = [
-        compile_(
-            source,
-            BUILD / "cpu" / f"{source.stem}.{isa}.o",
-            f"{CPU_FLAGS} {march} -DAVO_ISA_NAMESPACE=avo_{isa} -DAVO_ISA_SUFFIX={isa}",
-            compiler,
-        )
-        for source in _sources("generated/cpu")
+    per_isa = {
+        isa: f"{CPU_FLAGS} {march} -DAVO_ISA_NAMESPACE=avo_{isa} -DAVO_ISA_SUFFIX={isa}"
         for isa, march in ISAS.items()
+    }
+    (common,) = _sources("avo_ops/csrc/cpu")
+    kernels = [
+        compile_(common, BUILD / COMMON.format(isa), flags, compiler) for isa, flags in per_isa.items()
+    ]
+    kernels += [
+        compile_(source, BUILD / "cpu" / f"{source.stem}.{isa}.o", flags, compiler)
+        for source in _sources("generated/cpu")
+        for isa, flags in per_isa.items()
     ]
     link("libavo_cpu.so", kernels, "-Wl,--no-undefined")
 
@@ -167,7 +172,7 @@ def _escaped(text: str) -> str:
 
 
 def build_libraries() -> list[Path]:
-    """Compile what is out of date. The libraries, in build/: the accelerator last, if it could be compiled."""
+    """Compile what is out of date. What is laid into lib/: the accelerator last, if it could be compiled."""
     cxx = os.environ.get("CXX", "g++")
     try:
         version = subprocess.check_output([*shlex.split(cxx), "--version"], stderr=subprocess.PIPE, text=True)
@@ -193,13 +198,14 @@ def build_libraries() -> list[Path]:
     needed = ("libavo_runtime.so", "libavo_cpu.so")
     if not ninja(*needed):
         raise BuildError("the libraries did not compile")
+    built = (*needed, *(COMMON.format(isa) for isa in ISAS))
     if ninja(accelerator):
-        return [folder / name for name in (*needed, accelerator)]
+        return [folder / name for name in (*built, accelerator)]
     print(
         "warning: the accelerator did not compile; without it each call costs some microseconds more",
         flush=True,
     )
-    return [folder / name for name in needed]
+    return [folder / name for name in built]
 
 
 def _ninja() -> str:

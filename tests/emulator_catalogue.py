@@ -415,14 +415,15 @@ def main(args: Sequence[str]) -> None:
         print(f"{len(wanted)} families in {time.perf_counter() - start:.0f} s")
         return
     if args[0] == "--formulas":
-        emulator.limit_widths(FORMULA_WIDTHS)
+        pairs = [Pair(*pair.split(",")) for pair in args[2:]]
+        emulator.limit(FORMULA_WIDTHS, {dtype for pair in pairs for dtype in (pair.x, pair.w)})
         names = others(*map(int, args[1].split("/")))
         wanted = {family for name in names for call in formula_calls(name) for family in call.families()}
         start = time.perf_counter()
         testing.compile_kernels(sorted(wanted))
         print(f"{len(wanted)} families in {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         for name in names:
-            count = check_formula(name, [Pair(*pair.split(",")) for pair in args[2:]])
+            count = check_formula(name, pairs)
             print(f"{name}: {count} calls", flush=True)
         return
     for line in check_operator(args[0], [Pair(*pair.split(",")) for pair in args[1:]]):

@@ -479,12 +479,11 @@ def table_name(title: str) -> str:
 
 
 def index_unit(titles: Sequence[str]) -> str:
-    """The source that gathers the tables of all translation units and exports them and the finish function."""
+    """The source that gathers the tables of all translation units and exports them."""
     return "\n".join(
         [
             "// All kernels for the CPU. Written by the generator from definitions/; do not edit.",
             '#include "cpu/rows.h"',
-            '#include "cpu/finish.h"',
             "",
             '#define AVO_HIDDEN __attribute__((visibility("hidden")))',
             "",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from .build import CSRC, headers_digest
+from .build import CSRC, PACKAGE, headers_digest
 
 # As setup.py compiles the CPU kernels, but for -O3, which takes a third more time for at most 3 % of speed.
 CPU_FLAGS = (
@@ -97,9 +97,15 @@ def library(files: Mapping[str, str], compile_flags: Sequence[str], link_flags: 
         return Path(folder, "unit.so").read_bytes()
 
 
+def _common(isa: str) -> Path:
+    """The object of csrc/cpu/common.cpp that the build has made for an instruction set."""
+    return PACKAGE / "lib" / f"avo_cpu_common.{isa}.o"
+
+
 def cpu_inputs(text: str, isa: str) -> list[bytes]:
     """All that decides the library of a unit of CPU kernels."""
-    return inputs(text, _flags(isa), "cpu")
+    common = _common(isa)
+    return [*inputs(text, _flags(isa), "cpu"), common.read_bytes() if common.exists() else b""]
 
 
 def compile_cpu(text: str, isa: str) -> bytes:
@@ -109,5 +115,9 @@ def compile_cpu(text: str, isa: str) -> bytes:
         CompilerError: no compiler, or it refused the source.
     """
     exports = f"{{ global: avo_cpu_kernels_{isa}; avo_cpu_finish_{isa}; local: *; }};\n"
-    files = {"unit.cpp": text, "unit.map": exports}
-    return library(files, _flags(isa), ["-Wl,--version-script=unit.map"])
+    link_flags, common = ["-Wl,--version-script=unit.map"], _common(isa)
+    if common.exists():
+        link_flags.append(str(common))
+    else:
+        text += '#include "cpu/common.cpp"\n'
+    return library({"unit.cpp": text, "unit.map": exports}, _flags(isa), link_flags)

@@ -101,7 +101,7 @@ def generate_operator(record: OpDef, differentiate: bool = True) -> GeneratedOpe
 def _unit_of(plan: Plan) -> str:
     """The C++ file of an operator: its own where rows are reduced, else that of all such operators of its module.
 
-    A file costs three seconds for each instruction set before its first kernel.
+    A file costs a second for each instruction set before its first kernel.
     """
     nodes = [n for op in plan.ops for case in op.cases for n in case.graph.nodes()]
     reduces = any(n.is_reduction and n.attr == Span.COLS for n in nodes)

@@ -1,6 +1,5 @@
 // All kernels for the CPU. Written by the generator from definitions/; do not edit.
 #include "cpu/rows.h"
-#include "cpu/finish.h"
 
 #define AVO_HIDDEN __attribute__((visibility("hidden")))
 

@@ -44,6 +44,7 @@ struct MathImplementation {
 #include "../../avo_ops/csrc/cpu/finish.h"
 #include "../../avo_ops/csrc/cpu/math.h"
 #include "../../avo_ops/csrc/cpu/rows.h"
+#include "../../avo_ops/csrc/cpu/staging.h"
 
 namespace AVO_ISA_NAMESPACE {
 namespace {

@@ -1,10 +1,7 @@
-// The finish of column sums: avo_cpu_finish_<isa> of the ABI. Include it once in an object.
+// The finish of column sums: avo_cpu_finish_<isa> of the ABI. Include it once in a library.
 #pragma once
 
 #include "rows.h"
-
-#define AVO_PASTE_NOW(a, b) a##b
-#define AVO_PASTE(a, b) AVO_PASTE_NOW(a, b)
 
 namespace AVO_ISA_NAMESPACE {
 
@@ -23,7 +20,7 @@ static void finish_sums(const AvoCpuArgs *a, int64_t chunks, int64_t sums, int64
         part.store(total + c, part.load(total + c) + part.load(partial + c));
       });
     }
-    stage_out<C>(out, c0 * out.col_stride, total, n);
+    stage_out(out, c0 * out.col_stride, total, n);
   }
 }
 

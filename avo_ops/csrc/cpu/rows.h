@@ -188,97 +188,37 @@ AVO_INLINE void store_as(double *p, Vec<float> v) { to_f64(v).store(p); }
 template <class T> AVO_INLINE void store_as(T *p, Vec<float> v) { store_f32_as(p, v); }
 template <class T> AVO_INLINE void store_as(T *p, Vec<double> v) { store_f32_as(p, to_f32(v)); }
 
-// ---- runs of elements ---------------------------------------------------------------------------
+} // namespace
 
-template <class R, int... I> AVO_INLINE R even_lanes(R a, R b, Indices<I...>) {
-  return __builtin_shufflevector(a, b, (2 * I)...);
-}
-// Lanes 0, 2, ... of a, then of b.
-template <class C> AVO_INLINE Vec<C> even_lanes(Vec<C> a, Vec<C> b) {
-  constexpr int per = Vec<C>::kPerReg, regs = Vec<C>::kRegs;
-  typename Vec<C>::Reg both[2 * regs];
-  __builtin_memcpy(both, a.r, sizeof(a.r));
-  __builtin_memcpy(both + regs, b.r, sizeof(b.r));
-  Vec<C> out;
-  repeat<regs>([&](auto i) AVO_LAMBDA {
-    out.r[i] = even_lanes(both[2 * i], both[2 * i + 1], Indices<__integer_pack(per)...>{});
-  });
-  return out;
-}
+// ---- what staging.h defines ---------------------------------------------------------------------
 
-// to[i] = from[i * stride], converted. `to` has room for whole vectors past n (the slack of a row buffer).
-template <class T, class C> AVO_NOINLINE void convert_in(const T *from, int64_t stride, C *to, int64_t n) {
-  int64_t c = 0;
-  if (stride == 1) {
-    for (; c + kLanes <= n; c += kLanes) load_as(from + c, C()).store(to + c);
-  } else if (stride == 2) { // interleaved pairs; the vector after this one starts in the operand, so that its end is
-    for (; c + kLanes < n; c += kLanes)
-      even_lanes(load_as(from + 2 * c, C()), load_as(from + 2 * c + kLanes, C())).store(to + c);
-  } else {
-    for (; c + kLanes <= n; c += kLanes) {
-      T lanes[kLanes];
-      repeat<kLanes>([&](auto i) AVO_LAMBDA { lanes[i] = from[(c + i) * stride]; });
-      load_as(lanes, C()).store(to + c);
-    }
-  }
-  for (; c < n; c += kLanes) {
-    T lanes[kLanes] = {};
-    const int count = n - c < kLanes ? int(n - c) : kLanes;
-    for (int i = 0; i < count; ++i) lanes[i] = from[(c + i) * stride];
-    load_as(lanes, C()).store(to + c);
-  }
-}
+// to[i] = the element `offset` + i * col_stride of an operand, converted. `to` has room for whole vectors past n (the
+// slack of a row buffer).
+AVO_ONCE void stage_in(const AvoOperand &operand, int64_t offset, float *to, int64_t n);
+AVO_ONCE void stage_in(const AvoOperand &operand, int64_t offset, double *to, int64_t n);
+// The other way.
+AVO_ONCE void stage_out(const AvoOperand &operand, int64_t offset, const float *from, int64_t n);
+AVO_ONCE void stage_out(const AvoOperand &operand, int64_t offset, const double *from, int64_t n);
 
-// to[i * stride] = from[i], converted.
-template <class C, class T> AVO_NOINLINE void convert_out(const C *from, T *to, int64_t stride, int64_t n) {
-  int64_t c = 0;
-  T lanes[kLanes];
-  if (stride == 1) {
-    for (; c + kLanes <= n; c += kLanes) store_as(to + c, Vec<C>::load(from + c));
-  } else {
-    for (; c + kLanes <= n; c += kLanes) {
-      store_as(lanes, Vec<C>::load(from + c));
-      repeat<kLanes>([&](auto i) AVO_LAMBDA { to[(c + i) * stride] = lanes[i]; });
-    }
-  }
-  if (c < n) {
-    const int count = int(n - c);
-    store_as(lanes, Tail{count}.load(from + c));
-    for (int i = 0; i < count; ++i) to[(c + i) * stride] = lanes[i];
-  }
-}
+// to[r * pitch + c] = the element `offset` + r * row_stride + c * col_stride of an operand, converted, for up to 16
+// rows.
+AVO_ONCE void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, float *to, int64_t pitch,
+                       int64_t rows, int64_t n);
+AVO_ONCE void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, double *to, int64_t pitch,
+                       int64_t rows, int64_t n);
+// The other way.
+AVO_ONCE void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const float *from, int64_t pitch,
+                        int64_t rows, int64_t n);
+AVO_ONCE void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const double *from,
+                        int64_t pitch, int64_t rows, int64_t n);
 
-template <class C> AVO_NOINLINE void stage_in(const AvoOperand &operand, int64_t offset, C *to, int64_t n) {
-  const int64_t stride = operand.col_stride;
-  switch (operand.dtype) {
-  case AVO_F32: return convert_in((const float *)operand.data + offset, stride, to, n);
-  case AVO_F16: return convert_in((const F16 *)operand.data + offset, stride, to, n);
-  case AVO_BF16: return convert_in((const Bf16 *)operand.data + offset, stride, to, n);
-  default: return convert_in((const double *)operand.data + offset, stride, to, n);
-  }
-}
-template <class C> AVO_NOINLINE void stage_out(const AvoOperand &operand, int64_t offset, const C *from, int64_t n) {
-  const int64_t stride = operand.col_stride;
-  switch (operand.dtype) {
-  case AVO_F32: return convert_out(from, (float *)operand.data + offset, stride, n);
-  case AVO_F16: return convert_out(from, (F16 *)operand.data + offset, stride, n);
-  case AVO_BF16: return convert_out(from, (Bf16 *)operand.data + offset, stride, n);
-  default: return convert_out(from, (double *)operand.data + offset, stride, n);
-  }
-}
+// Row `row` of several row dimensions: its digits, the last dimension running fastest.
+AVO_ONCE int64_t folded_row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row);
+
+namespace {
 
 // ---- the rows of a call -------------------------------------------------------------------------
 
-// Row `row` of several row dimensions: its digits, the last dimension running fastest.
-AVO_NOINLINE inline int64_t folded_row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row) {
-  int64_t offset = 0;
-  for (int d = a->row_dims - 1; d >= 0 && row > 0; --d) {
-    const int64_t size = a->row_sizes[d];
-    offset += row % size * operand.row_strides[d];
-    row /= size;
-  }
-  return offset;
-}
 AVO_INLINE int64_t row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row) {
   return a->row_dims == 1 ? row * operand.row_strides[0] : folded_row_offset(a, operand, row);
 }
@@ -293,7 +233,7 @@ AVO_INLINE const C *load_row(const AvoCpuArgs *a, int operand, int64_t row, int6
   const AvoOperand &source = a->operands[operand];
   const int64_t offset = row_offset(a, source, row) + c0 * source.col_stride;
   if (lies_ready<C>(source, n)) return (const C *)source.data + offset;
-  stage_in<C>(source, offset, buffer, n);
+  stage_in(source, offset, buffer, n);
   return buffer;
 }
 
@@ -309,7 +249,7 @@ template <class C>
 AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, int64_t c0, int64_t n, const C *p) {
   const AvoOperand &target = a->operands[operand];
   if (!target.data || lies_ready<C>(target, n)) return;
-  stage_out<C>(target, row_offset(a, target, row) + c0 * target.col_stride, p, n);
+  stage_out(target, row_offset(a, target, row) + c0 * target.col_stride, p, n);
 }
 
 // The one value that an M-span operand has for a row.
@@ -318,7 +258,7 @@ template <class C> AVO_INLINE C load_stat(const AvoCpuArgs *a, int operand, int6
   const int64_t offset = row_offset(a, source, row);
   if (source.dtype == kDtype<C>) return ((const C *)source.data)[offset];
   C lanes[kLanes];
-  stage_in<C>(source, offset, lanes, 1);
+  stage_in(source, offset, lanes, 1);
   return lanes[0];
 }
 AVO_INLINE int64_t load_whole_number(const AvoCpuArgs *a, int operand, int64_t row) {
@@ -333,7 +273,7 @@ template <class C> AVO_INLINE void store_stat(const AvoCpuArgs *a, int operand, 
   if (target.dtype == kDtype<C>) {
     ((C *)target.data)[offset] = value;
   } else {
-    stage_out<C>(target, offset, &value, 1);
+    stage_out(target, offset, &value, 1);
   }
 }
 
@@ -415,112 +355,18 @@ struct RowPanel {
   }
 };
 
-// The first `rows` lanes of four columns to as many rows.
-template <class C> AVO_INLINE void store_transposed(const Vec<C> (&v)[4], C *to, int64_t pitch, int64_t rows) {
-  if constexpr (sizeof(C) == 4) {
-    __m128 q[4][4];
-    repeat<4>([&](auto j) AVO_LAMBDA { __builtin_memcpy(q[j], v[j].r, sizeof(q[j])); });
-    repeat<4>([&](auto g) AVO_LAMBDA {
-      _MM_TRANSPOSE4_PS(q[0][g], q[1][g], q[2][g], q[3][g]);
-      repeat<4>([&](auto j) AVO_LAMBDA {
-        if (4 * g + j < rows) _mm_storeu_ps((float *)to + (4 * g + j) * pitch, q[j][g]);
-      });
-    });
-  } else {
-    C tile[4][kLanes];
-    repeat<4>([&](auto j) AVO_LAMBDA { v[j].store(tile[j]); });
-    for (int64_t r = 0; r < rows; ++r) {
-      repeat<4>([&](auto j) AVO_LAMBDA { to[r * pitch + j] = tile[j][r]; });
-    }
-  }
-}
-template <class C> AVO_INLINE void load_transposed(Vec<C> (&v)[4], const C *from, int64_t pitch, int64_t rows) {
-  if constexpr (sizeof(C) == 4) {
-    __m128 q[4][4] = {};
-    repeat<4>([&](auto g) AVO_LAMBDA {
-      repeat<4>([&](auto j) AVO_LAMBDA {
-        if (4 * g + j < rows) q[j][g] = _mm_loadu_ps((const float *)from + (4 * g + j) * pitch);
-      });
-      _MM_TRANSPOSE4_PS(q[0][g], q[1][g], q[2][g], q[3][g]);
-    });
-    repeat<4>([&](auto j) AVO_LAMBDA { __builtin_memcpy(v[j].r, q[j], sizeof(q[j])); });
-  } else {
-    C tile[4][kLanes] = {};
-    for (int64_t r = 0; r < rows; ++r) {
-      repeat<4>([&](auto j) AVO_LAMBDA { tile[j][r] = from[r * pitch + j]; });
-    }
-    repeat<4>([&](auto j) AVO_LAMBDA { v[j] = Vec<C>::load(tile[j]); });
-  }
-}
-
-// to[r * pitch + c] = from[r * row_stride + c * stride], converted, for up to 16 rows.
-template <class T, class C>
-AVO_NOINLINE void panel_in(const T *from, int64_t row_stride, int64_t stride, C *to, int64_t pitch, int64_t rows,
-                           int64_t n) {
-  const bool whole = rows == kLanes && row_stride == 1;
-  for (int64_t c = 0; c < n; c += 4) {
-    Vec<C> v[4];
-    repeat<4>([&](auto j) AVO_LAMBDA {
-      const T *column = from + (c + j < n ? c + j : n - 1) * stride;
-      if (whole) {
-        v[j] = load_as(column, C());
-        __builtin_prefetch(column + kLanes, 0, 2); // the next panel's
-      } else {
-        T lanes[kLanes] = {};
-        for (int64_t r = 0; r < rows; ++r) lanes[r] = column[r * row_stride];
-        v[j] = load_as(lanes, C());
-      }
-    });
-    store_transposed(v, to + c, pitch, rows);
-  }
-}
-// to[r * row_stride + c * stride] = from[r * pitch + c], converted.
-template <class C, class T>
-AVO_NOINLINE void panel_out(const C *from, int64_t pitch, T *to, int64_t row_stride, int64_t stride, int64_t rows,
-                            int64_t n) {
-  const bool whole = rows == kLanes && row_stride == 1;
-  for (int64_t c = 0; c < n; c += 4) {
-    Vec<C> v[4];
-    load_transposed(v, from + c, pitch, rows);
-    repeat<4>([&](auto j) AVO_LAMBDA {
-      if (c + j >= n) return;
-      T *column = to + (c + j) * stride;
-      if (whole) {
-        store_as(column, v[j]);
-      } else {
-        T lanes[kLanes];
-        store_as(lanes, v[j]);
-        for (int64_t r = 0; r < rows; ++r) column[r * row_stride] = lanes[r];
-      }
-    });
-  }
-}
-
-// f(data of its dtype).
-template <class F> AVO_INLINE void by_dtype(const AvoOperand &operand, const F &f) {
-  switch (operand.dtype) {
-  case AVO_F32: return f((float *)operand.data);
-  case AVO_F16: return f((F16 *)operand.data);
-  case AVO_BF16: return f((Bf16 *)operand.data);
-  default: return f((double *)operand.data);
-  }
-}
 template <class C> AVO_INLINE void load_panel(const AvoCpuArgs *a, int operand, const RowPanel &panel, C *buffer) {
   const AvoOperand &source = a->operands[operand];
   if (!source.panelled) return;
-  by_dtype(source, [&](auto *data) AVO_LAMBDA {
-    panel_in(data + row_offset(a, source, panel.begin), source.row_strides[a->row_dims - 1], source.col_stride, buffer,
-             row_pitch<C>(a->N), panel.end - panel.begin, a->N);
-  });
+  panel_in(source, row_offset(a, source, panel.begin), source.row_strides[a->row_dims - 1], buffer, row_pitch<C>(a->N),
+           panel.end - panel.begin, a->N);
 }
 template <class C>
 AVO_INLINE void store_panel(const AvoCpuArgs *a, int operand, const RowPanel &panel, const C *buffer) {
   const AvoOperand &target = a->operands[operand];
   if (!target.panelled) return;
-  by_dtype(target, [&](auto *data) AVO_LAMBDA {
-    panel_out(buffer, row_pitch<C>(a->N), data + row_offset(a, target, panel.begin),
-              target.row_strides[a->row_dims - 1], target.col_stride, panel.end - panel.begin, a->N);
-  });
+  panel_out(target, row_offset(a, target, panel.begin), target.row_strides[a->row_dims - 1], buffer, row_pitch<C>(a->N),
+            panel.end - panel.begin, a->N);
 }
 
 // Whole rows: that of a panel, or as above.

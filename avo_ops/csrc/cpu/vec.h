@@ -16,6 +16,8 @@
 
 #define AVO_INLINE inline __attribute__((always_inline))
 #define AVO_NOINLINE __attribute__((noinline))
+// Defined once in a library, for all its objects of one instruction set.
+#define AVO_ONCE __attribute__((visibility("hidden"), noinline))
 #define AVO_LAMBDA __attribute__((always_inline))
 // A kernel: internal, and everything in it inlined whatever its size (sums live in registers only then).
 #define AVO_KERNEL static __attribute__((flatten))
@@ -40,6 +42,8 @@
 #ifndef AVO_ISA_SUFFIX
 #define AVO_ISA_SUFFIX AVO_ISA_SUFFIX_DEFAULT
 #endif
+#define AVO_PASTE_NOW(a, b) a##b
+#define AVO_PASTE(a, b) AVO_PASTE_NOW(a, b)
 
 namespace AVO_ISA_NAMESPACE {
 namespace {

@@ -1,0 +1,210 @@
+// The rows and panels of rows.h that do not lie ready: converted from and to any dtype and strides. Eight loops over
+// operands for each compute type, which take longer to compile than most kernels do: include it once in a library.
+#pragma once
+
+#include "rows.h"
+
+namespace AVO_ISA_NAMESPACE {
+namespace {
+
+// f(data of its dtype).
+template <class F> AVO_INLINE void by_dtype(const AvoOperand &operand, const F &f) {
+  switch (operand.dtype) {
+  case AVO_F32: return f((float *)operand.data);
+  case AVO_F16: return f((F16 *)operand.data);
+  case AVO_BF16: return f((Bf16 *)operand.data);
+  default: return f((double *)operand.data);
+  }
+}
+
+// ---- runs of elements ---------------------------------------------------------------------------
+
+template <class R, int... I> AVO_INLINE R even_lanes(R a, R b, Indices<I...>) {
+  return __builtin_shufflevector(a, b, (2 * I)...);
+}
+// Lanes 0, 2, ... of a, then of b.
+template <class C> AVO_INLINE Vec<C> even_lanes(Vec<C> a, Vec<C> b) {
+  constexpr int per = Vec<C>::kPerReg, regs = Vec<C>::kRegs;
+  typename Vec<C>::Reg both[2 * regs];
+  __builtin_memcpy(both, a.r, sizeof(a.r));
+  __builtin_memcpy(both + regs, b.r, sizeof(b.r));
+  Vec<C> out;
+  repeat<regs>([&](auto i) AVO_LAMBDA {
+    out.r[i] = even_lanes(both[2 * i], both[2 * i + 1], Indices<__integer_pack(per)...>{});
+  });
+  return out;
+}
+
+// to[i] = from[i * stride], converted; see stage_in.
+template <class T, class C> AVO_NOINLINE void convert_in(const T *from, int64_t stride, C *to, int64_t n) {
+  int64_t c = 0;
+  if (stride == 1) {
+    for (; c + kLanes <= n; c += kLanes) load_as(from + c, C()).store(to + c);
+  } else if (stride == 2) { // interleaved pairs; the vector after this one starts in the operand, so that its end is
+    for (; c + kLanes < n; c += kLanes)
+      even_lanes(load_as(from + 2 * c, C()), load_as(from + 2 * c + kLanes, C())).store(to + c);
+  } else {
+    for (; c + kLanes <= n; c += kLanes) {
+      T lanes[kLanes];
+      repeat<kLanes>([&](auto i) AVO_LAMBDA { lanes[i] = from[(c + i) * stride]; });
+      load_as(lanes, C()).store(to + c);
+    }
+  }
+  for (; c < n; c += kLanes) {
+    T lanes[kLanes] = {};
+    const int count = n - c < kLanes ? int(n - c) : kLanes;
+    for (int i = 0; i < count; ++i) lanes[i] = from[(c + i) * stride];
+    load_as(lanes, C()).store(to + c);
+  }
+}
+
+// to[i * stride] = from[i], converted.
+template <class C, class T> AVO_NOINLINE void convert_out(const C *from, T *to, int64_t stride, int64_t n) {
+  int64_t c = 0;
+  T lanes[kLanes];
+  if (stride == 1) {
+    for (; c + kLanes <= n; c += kLanes) store_as(to + c, Vec<C>::load(from + c));
+  } else {
+    for (; c + kLanes <= n; c += kLanes) {
+      store_as(lanes, Vec<C>::load(from + c));
+      repeat<kLanes>([&](auto i) AVO_LAMBDA { to[(c + i) * stride] = lanes[i]; });
+    }
+  }
+  if (c < n) {
+    const int count = int(n - c);
+    store_as(lanes, Tail{count}.load(from + c));
+    for (int i = 0; i < count; ++i) to[(c + i) * stride] = lanes[i];
+  }
+}
+
+// ---- panels -------------------------------------------------------------------------------------
+
+// The first `rows` lanes of four columns to as many rows.
+template <class C> AVO_INLINE void store_transposed(const Vec<C> (&v)[4], C *to, int64_t pitch, int64_t rows) {
+  if constexpr (sizeof(C) == 4) {
+    __m128 q[4][4];
+    repeat<4>([&](auto j) AVO_LAMBDA { __builtin_memcpy(q[j], v[j].r, sizeof(q[j])); });
+    repeat<4>([&](auto g) AVO_LAMBDA {
+      _MM_TRANSPOSE4_PS(q[0][g], q[1][g], q[2][g], q[3][g]);
+      repeat<4>([&](auto j) AVO_LAMBDA {
+        if (4 * g + j < rows) _mm_storeu_ps((float *)to + (4 * g + j) * pitch, q[j][g]);
+      });
+    });
+  } else {
+    C tile[4][kLanes];
+    repeat<4>([&](auto j) AVO_LAMBDA { v[j].store(tile[j]); });
+    for (int64_t r = 0; r < rows; ++r) {
+      repeat<4>([&](auto j) AVO_LAMBDA { to[r * pitch + j] = tile[j][r]; });
+    }
+  }
+}
+template <class C> AVO_INLINE void load_transposed(Vec<C> (&v)[4], const C *from, int64_t pitch, int64_t rows) {
+  if constexpr (sizeof(C) == 4) {
+    __m128 q[4][4] = {};
+    repeat<4>([&](auto g) AVO_LAMBDA {
+      repeat<4>([&](auto j) AVO_LAMBDA {
+        if (4 * g + j < rows) q[j][g] = _mm_loadu_ps((const float *)from + (4 * g + j) * pitch);
+      });
+      _MM_TRANSPOSE4_PS(q[0][g], q[1][g], q[2][g], q[3][g]);
+    });
+    repeat<4>([&](auto j) AVO_LAMBDA { __builtin_memcpy(v[j].r, q[j], sizeof(q[j])); });
+  } else {
+    C tile[4][kLanes] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      repeat<4>([&](auto j) AVO_LAMBDA { tile[j][r] = from[r * pitch + j]; });
+    }
+    repeat<4>([&](auto j) AVO_LAMBDA { v[j] = Vec<C>::load(tile[j]); });
+  }
+}
+
+// to[r * pitch + c] = from[r * row_stride + c * stride], converted, for up to 16 rows.
+template <class T, class C>
+AVO_NOINLINE void panel_in(const T *from, int64_t row_stride, int64_t stride, C *to, int64_t pitch, int64_t rows,
+                           int64_t n) {
+  const bool whole = rows == kLanes && row_stride == 1;
+  for (int64_t c = 0; c < n; c += 4) {
+    Vec<C> v[4];
+    repeat<4>([&](auto j) AVO_LAMBDA {
+      const T *column = from + (c + j < n ? c + j : n - 1) * stride;
+      if (whole) {
+        v[j] = load_as(column, C());
+        __builtin_prefetch(column + kLanes, 0, 2); // the next panel's
+      } else {
+        T lanes[kLanes] = {};
+        for (int64_t r = 0; r < rows; ++r) lanes[r] = column[r * row_stride];
+        v[j] = load_as(lanes, C());
+      }
+    });
+    store_transposed(v, to + c, pitch, rows);
+  }
+}
+// to[r * row_stride + c * stride] = from[r * pitch + c], converted.
+template <class C, class T>
+AVO_NOINLINE void panel_out(const C *from, int64_t pitch, T *to, int64_t row_stride, int64_t stride, int64_t rows,
+                            int64_t n) {
+  const bool whole = rows == kLanes && row_stride == 1;
+  for (int64_t c = 0; c < n; c += 4) {
+    Vec<C> v[4];
+    load_transposed(v, from + c, pitch, rows);
+    repeat<4>([&](auto j) AVO_LAMBDA {
+      if (c + j >= n) return;
+      T *column = to + (c + j) * stride;
+      if (whole) {
+        store_as(column, v[j]);
+      } else {
+        T lanes[kLanes];
+        store_as(lanes, v[j]);
+        for (int64_t r = 0; r < rows; ++r) column[r * row_stride] = lanes[r];
+      }
+    });
+  }
+}
+
+} // namespace
+
+// ---- what rows.h declares -----------------------------------------------------------------------
+
+void stage_in(const AvoOperand &operand, int64_t offset, float *to, int64_t n) {
+  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });
+}
+void stage_out(const AvoOperand &operand, int64_t offset, const float *from, int64_t n) {
+  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });
+}
+void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, float *to, int64_t pitch, int64_t rows,
+              int64_t n) {
+  by_dtype(operand,
+           [&](auto *data) AVO_LAMBDA { panel_in(data + offset, row_stride, operand.col_stride, to, pitch, rows, n); });
+}
+void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const float *from, int64_t pitch,
+               int64_t rows, int64_t n) {
+  by_dtype(operand, [&](auto *data)
+                        AVO_LAMBDA { panel_out(from, pitch, data + offset, row_stride, operand.col_stride, rows, n); });
+}
+void stage_in(const AvoOperand &operand, int64_t offset, double *to, int64_t n) {
+  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });
+}
+void stage_out(const AvoOperand &operand, int64_t offset, const double *from, int64_t n) {
+  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });
+}
+void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, double *to, int64_t pitch, int64_t rows,
+              int64_t n) {
+  by_dtype(operand,
+           [&](auto *data) AVO_LAMBDA { panel_in(data + offset, row_stride, operand.col_stride, to, pitch, rows, n); });
+}
+void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const double *from, int64_t pitch,
+               int64_t rows, int64_t n) {
+  by_dtype(operand, [&](auto *data)
+                        AVO_LAMBDA { panel_out(from, pitch, data + offset, row_stride, operand.col_stride, rows, n); });
+}
+
+int64_t folded_row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row) {
+  int64_t offset = 0;
+  for (int d = a->row_dims - 1; d >= 0 && row > 0; --d) {
+    const int64_t size = a->row_sizes[d];
+    offset += row % size * operand.row_strides[d];
+    row /= size;
+  }
+  return offset;
+}
+
+} // namespace AVO_ISA_NAMESPACE
