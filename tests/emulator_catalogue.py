@@ -175,7 +175,8 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
         for end in (v["max_n"], v["max_n"] and v["max_n"] - v["vec"] if v["exact"] in exact else v["exact"])
         if end is not None and end < 2**20
     }
-    found = {*SMALL, *whole}
+    # Three tiles of columns: a whole one that is not the first, and one that is not whole.
+    found = {*SMALL, *whole, *(2 * v["cols"] + v["vec"] for v in variants if v["cols"])}
     for end in ends:
         at, above = (call.steps(n, pair, layout, arch) for n in (end, end + 1))
         if at != above:
@@ -197,7 +198,7 @@ class Operator:
         self.entry = OPERATORS[name]
         self.public, self.forward = self.entry["ops"][:2]
         self.backward = self.entry["ops"][2] if len(self.entry["ops"]) > 2 else None
-        self.kernels: set[str] = set()  # that have run
+        self.kernels: set[tuple[str, bool]] = set()  # that have run
         self.templates: set[str] = set()  # that have run in several orders
 
     def inputs_of_backward(
@@ -263,9 +264,12 @@ class Operator:
     def check_widths(self, call: Call, pair: Pair, layout: str, arch: int, both_sides: bool = False) -> int:
         """How many calls were checked."""
         count = 0
+        tiles = {v["symbol"]: v["cols"] for family in call.families() for v in pair.variants(family) if v["cols"]}
         for n in sorted(widths(call, pair, layout, arch)):
             steps = call.steps(n, pair, layout, arch)
-            kernels, templates = {kernel for _, kernel in steps}, {family for family, _ in steps}
+            # A kernel is tried with one tile of columns and with several.
+            kernels = {(kernel, n > 2 * tiles.get(kernel, n)) for _, kernel in steps}
+            templates = {family for family, _ in steps}
             if n <= WIDE and arch == ARCHS[0]:
                 runs = RUNS if n <= NARROW else RUNS[:3]
             elif kernels <= self.kernels and not both_sides:

@@ -29,7 +29,8 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   // is to place(c) as the column is to c.
   AVO_INLINE static constexpr Index at(int p, int j) { return Index(p * T * V + j); }
   AVO_INLINE Index place(int64_t c) const {
-    return Index(c < 0 ? int64_t(-1) : c < int64_t(columns) ? c : int64_t(columns)) - column(0);
+    const int64_t in_tile = c < int64_t(first) ? -1 : c - first;
+    return Index(in_tile < T * P * V ? in_tile : T * P * V) - Index(thread * V);
   }
 
   // How many elements there are from vector p on, so that element j exists if j < left(p). May be negative.
