@@ -264,7 +264,9 @@ class Operator:
     def check_widths(self, call: Call, pair: Pair, layout: str, arch: int, both_sides: bool = False) -> int:
         """How many calls were checked."""
         count = 0
-        tiles = {v["symbol"]: v["cols"] for family in call.families() for v in pair.variants(family) if v["cols"]}
+        tiles = {
+            v["symbol"]: v["cols"] for family in call.families() for v in pair.variants(family) if v["cols"]
+        }
         for n in sorted(widths(call, pair, layout, arch)):
             steps = call.steps(n, pair, layout, arch)
             # A kernel is tried with one tile of columns and with several.

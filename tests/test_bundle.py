@@ -506,6 +506,7 @@ def has_nvrtc() -> bool:
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.skipif(torch.cuda.device_count() == 1, reason="torch makes no fake tensor on a second GPU here")
 def test_a_graph_of_the_cpu_is_exported_for_cuda_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lifted(x: Tensor, y: Tensor) -> Tensor:
         if x.is_cuda:

@@ -523,6 +523,7 @@ def test_autocast_is_a_part_of_the_graph() -> None:
         assert whole.verify(a).departure is None
 
 
+@pytest.mark.skipif(torch.cuda.device_count() == 1, reason="torch makes no fake tensor on a second GPU here")
 def test_the_device_is_a_part_of_the_graph() -> None:
     def f(x: Tensor) -> Tensor:
         return torch.arange(x.shape[-1], device=x.device) * x
@@ -733,7 +734,7 @@ def test_plan_and_source(scaled: Any) -> None:
     assert "kernel  scale_" in scaled.plan()
     assert "rsqrt" in scaled.plan()
     assert "m_rsqrt" in scaled.source("cpu")
-    assert "__global__" in scaled.source("cuda")
+    assert "#define AVO_FUNCTION scale_" in scaled.source("cuda")
     with pytest.raises(ValueError, match="'cuda' or 'cpu'"):
         scaled.source("tpu")
 

