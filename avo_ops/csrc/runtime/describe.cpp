@@ -15,7 +15,7 @@
 //   skipped INDEX TEXT                               an alternative before the chosen one: why it did not serve
 //   alternative INDEX flat|rows
 //   step FAMILY SYMBOL grid X Y Z block B cluster C shared BYTES aligned 0|1
-//   variant VEC N|chunks|odd|any [unaligned]             of the last step: vector width, the width that it is for, whether
+//   variant VEC N|chunks|odd|any [unaligned]         of the last step: vector width, the width that it is for, whether
 //                                                    a variant exists that needs aligned operands
 //   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05
 //   unaligned NAME address|stride|N                  what forbids 16-byte accesses
