@@ -50,7 +50,6 @@ class Emitter:
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
-    columns: int = 0
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
@@ -97,7 +96,6 @@ class Emitter:
         features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
-        self.columns = max(Features.of(c.graph).column_loads for c in op.cases)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         direction = "backward" if op.name.endswith("_backward") else "forward"
@@ -200,7 +198,7 @@ class Emitter:
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
             else:
-                ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums, self.columns)
+                ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             if kind == "cluster" and (x == "f64" or (w not in (None, x) and (x, x) in self.pairs)):
                 continue  # rare: the alternative after it serves them
             rows = []

@@ -106,23 +106,18 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
     )
 
 
-def ladder(
-    features: Features, item: int, column_item: int, with_sums: bool, columns: int = 0
-) -> tuple[Tile, ...]:
+def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
     """The tiles of a kernel that reduces rows."""
     if features.sums:
         return sums_ladder(features, item)
-    return row_ladder(features, item, column_item, with_sums, columns)
+    return row_ladder(features, item, column_item, with_sums)
 
 
-def row_ladder(
-    features: Features, item: int, column_item: int, with_sums: bool = False, columns: int = 0
-) -> tuple[Tile, ...]:
+def row_ladder(features: Features, item: int, column_item: int, with_sums: bool = False) -> tuple[Tile, ...]:
     """Rows in registers: few threads with many vectors in flight, and a tile that the usual widths fill.
 
     A block has 128 threads at least (four rows of a warp each), so that small rows still fill an SM. ``with_sums``: other
-    cases of the op have column sums too, and this one shares their thread map. ``columns``: the column operands of the case that
-    has most, for cases share a thread map. From a search on an
+    cases of the op have column sums too, and this one shares their thread map. From a search on an
     H200 (`python -m benchmarks tune`, bf16, layer_norm, us; the copy in brackets): 8192x1536 15.2 with 64 threads of three
     vectors, persistent, 16.9 in one pass, 16.5 with 32 of six (13.6); 8192x5120 45.6 with 128 of five, 56.5 with 256 of three
     (41.4); 8192x8192 70.0 with 128 of eight, 71.3 with 256 of four (64.9); 8192x16384 136 with 256 of eight, 141 with 512 of
@@ -133,9 +128,6 @@ def row_ladder(
         return tuple(replace(t, persist=0) for t in sums_ladder(features, item))
     vector = 16 // item
     shapes = [(8, 4), (32, 4), (64, 3), (64, 4), (128, 3), (128, 4), (128, 5)]
-    if features.row_loads > 1 and columns > 1:
-        # add_layer_norm, 8192x1024: 20.7 us, 26.2 with 32 threads of four.
-        shapes[1:2] = [(32, 2), (64, 2)]
     if features.row_loads > 2:  # the registers of a thread do not hold eight vectors of each
         shapes += [(256, 4), (512, 4)]
     else:
@@ -157,9 +149,10 @@ def _resident(features: Features, vectors: int, block: int, item: int, column_it
     """Blocks of a persistent kernel without sums that an SM's 65536 registers hold; 0 if not even one.
 
     A packed vector takes four registers: this row's, the next row's, and the column operands' (eight where they are float32
-    beside 16-bit rows). About thirty more are needed for addresses and for values in flight.
+    beside 16-bit rows). About forty more are needed for addresses and for values in flight. With fewer, layer_norm's forward
+    spills: 8192x1024 on an H200 takes 10.8 us with four blocks, and 14.1 with five.
     """
-    registers = 28 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
+    registers = 40 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
     blocks = 65536 // (block * (-(-registers // 8) * 8))
     return min(blocks, 1024 // block)
 
