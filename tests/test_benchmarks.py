@@ -259,13 +259,19 @@ def test_commands(
 def test_tune_in_the_emulator(tmp_path: Path) -> None:
     # A process of its own: it answers the runtime's questions for kernels, for good.
     out = tmp_path / "tune.jsonl"
-    options = ["--ops=rms_norm", "--shapes=20x136", "--directions=backward", "--kinds=row", "--limit=1"]
+    options = [
+        "--ops=rms_norm",
+        "--shapes=20x136",
+        "--directions=backward",
+        "--kinds=row,column",
+        "--limit=1",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "tune", "--emulate", "--jobs", "2", *options, "--out", str(out)],
         cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    rows = lines(out)  # one fused with the weight's gradient, and one beside a kernel for that
+    rows = lines(out)  # one fused with the weight's gradient, and one for that beside a loop
     assert len({r["candidate"] for r in rows}) == len(rows) == 2 and not any("failed" in r for r in rows)
     assert all(0 < r["error"] < 1e-2 and r["tile"]["threads"] for r in rows)
 
