@@ -176,6 +176,7 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
         if end is not None and end < 2**20
     }
     # Three tiles of columns: a whole one that is not the first, and one that is not whole.
+    chunk = max(v["vec"] for v in variants)
     found = {*SMALL, *whole, *(2 * v["cols"] + v["vec"] for v in variants if v["cols"])}
     for end in ends:
         at, above = (call.steps(n, pair, layout, arch) for n in (end, end + 1))
@@ -183,6 +184,9 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
             found.add(end)
             if end == 1 or above != call.steps(end - 1, pair, layout, arch):
                 found.add(end + 1)
+            next_whole = end - end % chunk + chunk
+            if whole and not set(call.steps(next_whole, pair, layout, arch)) <= {*at, *above}:
+                found.add(next_whole)
     return found
 
 
