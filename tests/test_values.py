@@ -8,8 +8,7 @@ from catalogue import DEVICES, RECORDS
 
 from benchmarks.accuracy import COMPARED, DTYPES, RANGES, calls, errors, measure, ulp
 
-# Rows whose sums or squares leave the range of float32 are beyond the normalisations, as they are beyond eager: results are 0
-# or NaN, by where a kernel multiplies.
+# Rows whose squares leave the range of float32 are beyond the normalisations, as they are beyond eager: results are 0.
 # The largest of 16384 errors is left to chance, so it is held loosely and their mean tightly; benchmarks.accuracy has the
 # promise itself, over a million elements.
 
@@ -19,8 +18,6 @@ from benchmarks.accuracy import COMPARED, DTYPES, RANGES, calls, errors, measure
 @pytest.mark.parametrize("name", [r.name for r in COMPARED])
 def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
     record = RECORDS[name]
-    if range_name == "every magnitude" and "norm" in name:
-        pytest.skip("sums and squares of such rows are beyond float32; magnitudes to 1e17 are compared")
     for called, call in calls(record, 16, 1024):
         for dtype in DTYPES:
             for line in measure(record, called, call, dtype, range_name, device):
@@ -28,9 +25,7 @@ def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
                 assert line.avo.wrong <= line.eager.wrong, line
                 if not line.eager.wrong:
                     assert line.avo.max <= 4 * line.eager.max + slack, line
-                    # One error for all, where all rows have one value: the mean is no better known than the largest.
-                    if line.avo.mean < line.avo.max:
-                        assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
+                    assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
 
 
 def same(got: torch.Tensor, want: torch.Tensor, units: float = 4.0) -> None:
