@@ -164,38 +164,28 @@ AVO_NOINLINE void panel_out(const C *from, int64_t pitch, T *to, int64_t row_str
 
 // ---- what rows.h declares -----------------------------------------------------------------------
 
-void stage_in(const AvoOperand &operand, int64_t offset, float *to, int64_t n) {
-  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });
-}
-void stage_out(const AvoOperand &operand, int64_t offset, const float *from, int64_t n) {
-  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });
-}
-void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, float *to, int64_t pitch, int64_t rows,
-              int64_t n) {
-  by_dtype(operand,
-           [&](auto *data) AVO_LAMBDA { panel_in(data + offset, row_stride, operand.col_stride, to, pitch, rows, n); });
-}
-void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const float *from, int64_t pitch,
-               int64_t rows, int64_t n) {
-  by_dtype(operand, [&](auto *data)
-                        AVO_LAMBDA { panel_out(from, pitch, data + offset, row_stride, operand.col_stride, rows, n); });
-}
-void stage_in(const AvoOperand &operand, int64_t offset, double *to, int64_t n) {
-  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });
-}
-void stage_out(const AvoOperand &operand, int64_t offset, const double *from, int64_t n) {
-  by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });
-}
-void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, double *to, int64_t pitch, int64_t rows,
-              int64_t n) {
-  by_dtype(operand,
-           [&](auto *data) AVO_LAMBDA { panel_in(data + offset, row_stride, operand.col_stride, to, pitch, rows, n); });
-}
-void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const double *from, int64_t pitch,
-               int64_t rows, int64_t n) {
-  by_dtype(operand, [&](auto *data)
-                        AVO_LAMBDA { panel_out(from, pitch, data + offset, row_stride, operand.col_stride, rows, n); });
-}
+#define AVO_STAGING(C)                                                                                                 \
+  void stage_in(const AvoOperand &operand, int64_t offset, C *to, int64_t n) {                                         \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });           \
+  }                                                                                                                    \
+  void stage_out(const AvoOperand &operand, int64_t offset, const C *from, int64_t n) {                                \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });        \
+  }                                                                                                                    \
+  void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, C *to, int64_t pitch, int64_t rows,     \
+                int64_t n) {                                                                                           \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA {                                                                     \
+      panel_in(data + offset, row_stride, operand.col_stride, to, pitch, rows, n);                                     \
+    });                                                                                                                \
+  }                                                                                                                    \
+  void panel_out(const AvoOperand &operand, int64_t offset, int64_t row_stride, const C *from, int64_t pitch,          \
+                 int64_t rows, int64_t n) {                                                                            \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA {                                                                     \
+      panel_out(from, pitch, data + offset, row_stride, operand.col_stride, rows, n);                                  \
+    });                                                                                                                \
+  }
+AVO_STAGING(float)
+AVO_STAGING(double)
+#undef AVO_STAGING
 
 int64_t folded_row_offset(const AvoCpuArgs *a, const AvoOperand &operand, int64_t row) {
   int64_t offset = 0;
