@@ -176,7 +176,7 @@ def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
         if end is not None and end < 2**20
     }
     # Three tiles of columns: a whole one that is not the first, and one that is not whole.
-    chunk = max(v["vec"] for v in variants)
+    chunk = max((v["vec"] for v in variants), default=1)  # none: compiled when first called
     found = {*SMALL, *whole, *(2 * v["cols"] + v["vec"] for v in variants if v["cols"])}
     for end in ends:
         at, above = (call.steps(n, pair, layout, arch) for n in (end, end + 1))
