@@ -481,6 +481,15 @@ def test_operators_and_modules_run_by_cuda_kernels() -> None:
     assert any("cpu/" in path for path in avo_ops.stats()), "outside of it the CPU kernels run"
 
 
+def test_the_order_of_a_sum_rounds_little() -> None:
+    """Equal numbers, a power of two of them, are added without rounding."""
+    x = torch.zeros(2, 1024)
+    for order in ORDERS:
+        with testing.emulate(order=order):
+            loss = torch.ops.avo.binary_cross_entropy_with_logits_rows(x, x)
+            assert torch.equal(loss.flatten(), 1024 * x[:, 0].exp().log1p())
+
+
 def test_what_runs_is_the_plan_of_the_target() -> None:
     native = native_library.runtime()
     assert native is not None

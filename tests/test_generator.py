@@ -43,7 +43,14 @@ from avo_ops.generator.lower import lower
 from avo_ops.generator.pipeline import generate
 from avo_ops.generator.plan import Case, Op, Plan, make_plan
 from avo_ops.generator.schedule import DTYPES, ITEM_SIZE, Features
-from avo_ops.generator.simplify import contract, local_rules, phase_of, split_sums
+from avo_ops.generator.simplify import (
+    contract,
+    keep_means_in_range,
+    local_rules,
+    phase_of,
+    regroup_powers,
+    split_sums,
+)
 from avo_ops.generator.trace import Operand, TraceError, trace
 from avo_ops.plan_file import ANY
 
@@ -895,6 +902,49 @@ def test_contract_takes_products_of_one_use() -> None:
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+def test_powers_are_shared_out() -> None:
+    """Of r^3 one goes to the value, one into the sum of its products: no number is beyond the range if the result is not."""
+    b = Builder(rules=local_rules)
+    x, g, r, m = (
+        b.load("x", Span.BOTH),
+        b.load("g", Span.BOTH),
+        b.load("r", Span.ROWS),
+        b.load("m", Span.ROWS),
+    )
+    cube = b.make("mul", r, b.make("mul", r, r))
+    values = {"x": torch.full((2, 4), 1e30), "g": torch.full((2, 4), 1e20), "r": torch.full((2, 1), 1e-30)}
+    values = {n: v.float() for n, v in {**values, "m": torch.zeros(2, 1)}.items()}
+    for factor in (x, b.make("sub", x, m)):
+        total = b.make("sum", b.make("mul", factor, g), attr=Span.COLS)
+        graph = Graph({"y": b.make("mul", x, b.make("mul", cube, total))})
+        shared = regroup_powers(b, graph)
+        assert [n.args[0].args for n in shared.nodes() if n.op == "sum"] == [(g, b.make("mul", factor, r))]
+        assert not evaluate(graph, values, 2, 4)["y"].isfinite().any()
+        torch.testing.assert_close(evaluate(shared, values, 2, 4)["y"], torch.full((2, 4), 4e-10))
+        squared = Graph({"y": b.make("mul", x, b.make("mul", b.make("mul", r, r), total))})
+        (kept,) = (n for n in regroup_powers(b, squared).nodes() if n.op == "sum")
+        assert kept is total, "of r^2 none is left over for the sum"
+
+
+def test_means_stay_in_range() -> None:
+    b = Builder(rules=local_rules)
+    x = b.load("x", Span.BOTH)
+
+    def mean(v: Node) -> Node:
+        return b.make("div", b.make("sum", v, attr=Span.COLS), b.size(Span.COLS))
+
+    centred = b.make("sub", x, mean(x))
+    graph = Graph({"m": mean(x), "r": mean(centred)})
+    held = keep_means_in_range(b, graph)
+    values = {"x": torch.full((2, 8), 3e38)}
+    assert evaluate(graph, values, 2, 8)["m"].isinf().all()
+    assert evaluate(held, values, 2, 8)["m"].isfinite().all()
+    huge = {"x": torch.tensor([[3e38, 3e38, 3e38, 3e38, -1e38, -1e38, -1e38, -1e38]])}
+    assert evaluate(held, huge, 1, 8)["r"].isfinite().all()
+    alone = Graph({"m": mean(x)})
+    assert keep_means_in_range(b, alone).results == alone.results, "nothing would give back what it loses"
+
+
 # ---- plans ----
 
 
@@ -1284,12 +1334,12 @@ AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += x_vec[p][j] * x_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(x_vec[p][j], x_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C norm = m_sqrt(t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C norm = m_sqrt(t1.total);
     const C t2 = m_max(eps, norm);
     const C scale = m_recip(t2);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
@@ -1343,7 +1393,7 @@ void row_scale_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * grad);
+          t1_block[chain] = part.sum(t1_block[chain], x, grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }

@@ -62,6 +62,11 @@ def test_where_eager_is_wrong(device: str) -> None:
     for large in (1e20, 1e30, 1e38):
         x[0, 5] = large
         assert not avo.layer_norm(x, [1024])[0].any() and avo.layer_norm(x, [1024])[1].any()
+    # So does a row whose very sum is beyond it, and its gradient.
+    x = 2e38 + 1e37 * torch.randn(2, 1024, device=device)
+    weight = torch.randn(1024, device=device)
+    for norm in (avo.layer_norm, avo.rms_norm):
+        assert not norm(x, [1024], weight).any() and not slope(norm, x, [1024], weight).any()
     # Large entries lie close together: the softmax is that of their exact differences.
     x = torch.tensor([[1e7, 1e7 + 1, 1e7 - 2]], device=device)
     same(avo.softmax(x, -1), torch.softmax(x.double(), -1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from .ir import LEAVES, PRIMITIVES, Node, Span
 from .plan import Case
-from .render import Body, Names, formula_comment, identifier, row_level
+from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .simplify import phase_of
 from .trace import TraceError
 
@@ -209,13 +210,8 @@ class _Kernel:
 
     def _roots(self, k: int) -> list[Node]:
         """The elements that pass ``k`` over a row is for; the last writes the results."""
-        if k <= self.last:
-            return [
-                n.args[0]
-                for n in self.nodes
-                if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k
-            ]
-        return [*self.stores.values(), *(v.args[0] for v in self.sums.values())]
+        results = self.stores.values() if k > self.last else ()
+        return [*results, *(n.args[0] for n in self._reductions(k))]
 
     def _elements(self, roots: Sequence[Node], stop: Collection[int] = ()) -> dict[int, Node]:
         """What a pass computes for each element, without loads and without what is under ``stop``."""
@@ -352,21 +348,31 @@ class _Kernel:
         return node.index in self.kept and self.kept[node.index][0] < k
 
     def _pass(self, k: int, known: dict[int, str]) -> tuple[list[str], list[str]]:
-        """The statements of pass ``k`` for one vector of columns, which also keep what later passes need; its roots' values."""
-        roots = self._roots(k)
+        """The statements of pass ``k`` for one vector of columns, which also keep what later passes need; its roots' values.
+
+        What is summed comes as the arguments of an addition: a value, or the two factors of a product.
+        """
         keeps = [n for n in self.nodes if n.index in self.kept and self.kept[n.index][0] == k]
         names = self.names.scope()
-        loads, spelled = self._loads(k, [*roots, *keeps], known, names)
+        loads, spelled = self._loads(k, [*self._roots(k), *keeps], known, names)
+        taken = [summand(n, {*spelled, *self.kept}) for n in self._reductions(k)]
+        if k > self.last:
+            taken = [*((v,) for v in self.stores.values()), *taken]
         body = Body(names, spelled, "const V", spell=self._spell, **_OF_ROW)
-        lines, values = body.emit([*roots, *keeps])
-        stores = [
-            f"part.store({self.kept[n.index][1]} + c, {v});"
-            for n, v in zip(keeps, values[len(roots) :], strict=True)
-        ]
-        return [*loads, *lines, *stores], values[: len(roots)]
+        lines, values = body.emit([*itertools.chain(*taken), *keeps])
+        value = iter(values)
+        found = [", ".join(itertools.islice(value, len(parts))) for parts in taken]
+        stores = [f"part.store({self.kept[n.index][1]} + c, {v});" for n, v in zip(keeps, value, strict=True)]
+        return [*loads, *lines, *stores], found
+
+    def _reductions(self, k: int) -> list[Node]:
+        """The reductions that pass ``k`` over a row is for: the last adds to the column sums."""
+        if k > self.last:
+            return list(self.sums.values())
+        return [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
 
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
-        nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
+        nodes = self._reductions(k)
         start = {"sum": "V(C(0))", "amax": "V(lowest<C>())", "amin": "V(highest<C>())"}
         names = [self.names.of(n) for n in nodes]
         earlier = [index for index, (at, _) in self.kept.items() if at < k]
@@ -427,7 +433,7 @@ class _Kernel:
             for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
         ]
         inner += [
-            f"part.store({name}_sum + c, part.load({name}_sum + c) + {v});"
+            f"part.store({name}_sum + c, part.sum(part.load({name}_sum + c), {v}));"
             for name, v in zip(self.sums, values[len(self.stores) :], strict=True)
         ]
         return [

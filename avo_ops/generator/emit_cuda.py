@@ -12,7 +12,7 @@ from ..plan_file import ANY
 from . import schedule
 from .ir import PRIMITIVES, Graph, Node, Span
 from .plan import Argument, Case, Op, signature
-from .render import Body, Names, formula_comment, identifier, row_level
+from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
 from .simplify import phase_of
 from .trace import TraceError
@@ -745,21 +745,27 @@ class _RowKernel:
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         """The reductions of phase k, all in one pass. ``known`` grows."""
         nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
-        start = {"sum": "C(0)", "amax": "lowest<C>()", "amin": "highest<C>()"}
-        step = {"sum": "{0} += {1};", "amax": "{0} = m_max({0}, {1});", "amin": "{0} = m_min({0}, {1});"}
+        start = {"sum": "RowSum<C, V> {0};", "amax": "C {0} = lowest<C>();", "amin": "C {0} = highest<C>();"}
+        step = {
+            "sum": "{0}.{1}({2}, j, whole);", "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});"
+        }  # fmt: skip
         names = [self.names.of(n) for n in nodes]
-        out = [f"    C {name} = {start[n.op]};" for name, n in zip(names, nodes, strict=True)]
-        body = self._element_body(k, known)
-        lines, values = body.emit([n.args[0] for n in nodes])
-        inner = [*lines]
-        inner += [step[n.op].format(name, value) for n, name, value in zip(nodes, names, values, strict=True)]
-        loop = ["tile.each([&](int p, int j) {", *(f"  {line}" for line in inner), "});"]
+        out = [f"    {start[n.op].format(name)}" for name, n in zip(names, nodes, strict=True)]
+        summands = [summand(n, known) for n in nodes]
+        lines, values = self._element_body(k, known).emit(itertools.chain(*summands))
+        inner, value = [*lines], iter(values)
+        for n, name, parts in zip(nodes, names, summands, strict=True):
+            add = "add" if len(parts) == 1 else "add_product"
+            inner.append(step[n.op].format(name, add, ", ".join(itertools.islice(value, len(parts)))))
+        whole = ", bool whole" if any(n.op == "sum" for n in nodes) else ", bool"
+        loop = [f"tile.each([&](int p, int j{whole}) {{", *(f"  {line}" for line in inner), "});"]
         out += self._pass(k, "    ", loop, by_vector=False)
+        spelled = [f"{name}.total" if n.op == "sum" else name for n, name in zip(nodes, names, strict=True)]
         for op, functor in (("sum", "Sum"), ("amax", "Max"), ("amin", "Min")):
-            group = [name for name, n in zip(names, nodes, strict=True) if n.op == op]
+            group = [text for text, n in zip(spelled, nodes, strict=True) if n.op == op]
             if group:
                 out.append(f"    row_reduce<{functor}, T, kBlock>(scratch, turn, {', '.join(group)});")
-        known.update({n.index: name for n, name in zip(nodes, names, strict=True)})
+        known.update({n.index: text for n, text in zip(nodes, spelled, strict=True)})
         return out
 
     def _last_pass(self, known: dict[int, str], indent: str) -> list[str]:
@@ -767,15 +773,17 @@ class _RowKernel:
         k = self.last + 1
         if self.kind == "flat":
             known = {n.index: identifier(n.attr) for n in self.scalars}
-        body = self._element_body(k, known)
-        lines, values = body.emit(self._roots(k))
-        stores, sums = values[: len(self.stores)], values[len(self.stores) :]
+        summands = [summand(n, known) for n in self.sums]
+        lines, values = self._element_body(k, known).emit(
+            [*self.stores.values(), *itertools.chain(*summands)]
+        )
+        stores, value = values[: len(self.stores)], iter(values[len(self.stores) :])
         inner = list(lines)
         inner += [f"{name}_out[j] = {value};" for name, value in zip(self.stores, stores, strict=True)]
-        inner += [
-            f"if (live) {self._sum_name(n)}[p][j] += {value};"
-            for n, value in zip(self.sums, sums, strict=True)
-        ]
+        for n, parts in zip(self.sums, summands, strict=True):
+            total, of = f"{self._sum_name(n)}[p][j]", list(itertools.islice(value, len(parts)))
+            more = f"{total} = m_fma({', '.join(of)}, {total})" if len(of) > 1 else f"{total} += {of[0]}"
+            inner.append(f"if (live) {more};")
         address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
         live = "true" if self.kind == "flat" else "live"
         loop = [f"C {name}_out[V];" for name in self.stores]

@@ -17,7 +17,7 @@ import torch
 from ..definitions.record import OpDef
 from .ir import Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
-from .simplify import contract, local_rules, rebuild, regroup_powers, split_sums
+from .simplify import contract, keep_means_in_range, local_rules, rebuild, regroup_powers, split_sums
 from .trace import Operand, Packed, TraceError, trace
 
 
@@ -392,6 +392,7 @@ def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Gra
 
 def _case_graph(b: Builder, results: dict[str, Node]) -> Graph:
     graph = contract(b, regroup_powers(b, split_sums(b, Graph(results))))
+    graph = keep_means_in_range(b, graph)
     verify(graph)
     return graph
 

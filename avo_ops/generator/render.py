@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from .ir import PRIMITIVES, Node, Span, uses
@@ -11,7 +11,7 @@ from .ir import PRIMITIVES, Node, Span, uses
 # Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
     """
-    A BlockBuffers BlockRows C K M Max Min N P R RowBuffers RowPanel RowScratch RowTile Sum T V Vec W WholeTile
+    A BlockBuffers BlockRows C K M Max Min N P R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
     X a accuracy_t alignas aligned alignof and and_eq asm auto avo base begin_row bf16 bitand bitor blockDim
     blockIdx block_end body bool break buffer c c0 c_begin c_end case catch chain char chunk class clear
     close_row col_begin col_end column compl compute_t concept const consteval constexpr constinit continue copy
@@ -171,6 +171,13 @@ def formula_comment(formula: str, source: str, width: int = 110) -> list[str]:
             line += " " + word
         lines.append(line)
     return lines
+
+
+def summand(reduction: Node, known: Collection[int]) -> tuple[Node, ...]:
+    """What a reduction takes of each element: a sum of products their factors, for products are added by fma."""
+    (value,) = reduction.args
+    product = reduction.op == "sum" and value.op == "mul" and value.index not in known
+    return value.args if product else (value,)
 
 
 def row_level(nodes: Iterable[Node], roots: Iterable[Node], phase: dict[int, int]) -> dict[int, list[Node]]:

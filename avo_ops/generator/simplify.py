@@ -307,19 +307,26 @@ def _is_centred(value: Node) -> bool:
     if value.op != "sub":
         return False
     x, mean = value.args
-    return (
-        mean.op == "div" and mean.args[1].op == "size" and mean.args[1].attr == Span.COLS
-        and mean.args[0].op == "sum" and mean.args[0].attr == Span.COLS and mean.args[0].args[0] is x
-    )  # fmt: skip
+    return _mean_of(mean) is x
 
 
 def regroup_powers(b: Builder, graph: Graph) -> Graph:
     """x * (r * r * r * k) = (x * r) * (r * (r * k)) where r and k do not vary along the columns.
 
     So a norm's gradient multiplies its normalised row. rstd^3 alone leaves the range of float32 for rows of 1e13 or more,
-    and of 1e-13 or less where eps is as small, though the gradient does not. The result does not depend on what else is
-    computed, so that the bits of a row's gradient do not depend on which gradients are wanted.
+    and of 1e-13 or less where eps is as small, though the gradient does not. If k has the row's sum of x * y, it becomes that of
+    (x * r) * y: the sum of large rows would overflow, and r be 0. The result does not depend on what else is computed, so that
+    the bits of a row's gradient do not depend on which gradients are wanted.
     """
+
+    def scaled(total: Node, x: Node, r: Node) -> Node | None:
+        """r times a row's sum of products with x, or with its difference from a value of the row."""
+        if total.op != "sum" or total.attr != Span.COLS or total.args[0].op != "mul":
+            return None
+        for one, other in (total.args[0].args, total.args[0].args[::-1]):
+            if one is x or (one.op == "sub" and one.args[0] is x and not one.args[1].span & Span.COLS):
+                return b.make("sum", b.make("mul", b.make("mul", one, r), other), attr=Span.COLS)
+        return None
 
     def change(node: Node, args: tuple[Node, ...]) -> Node | None:
         if node.op != "mul":
@@ -335,8 +342,12 @@ def regroup_powers(b: Builder, graph: Graph) -> Graph:
             constant = math.prod(f.attr for f in factors if is_const(f)) * (-1.0 if negative else 1.0)
             value = b.const(constant)
             for f in factors:
-                if not is_const(f) and not any(f is r for r in repeated):
-                    value = b.make("mul", value, f)
+                if is_const(f) or any(f is r for r in repeated):
+                    continue
+                total = scaled(f, x, repeated[0]) if sum(g is repeated[0] for g in repeated) > 2 else None
+                if total is not None:
+                    repeated = repeated[1:]
+                value = b.make("mul", value, total or f)
             for divisor in divisors:
                 value = b.make("div", value, divisor)
             for f in repeated[1:]:
@@ -400,3 +411,41 @@ def contract(b: Builder, graph: Graph) -> Graph:
         return None
 
     return rebuild(b, graph, change)
+
+
+def keep_means_in_range(b: Builder, graph: Graph) -> Graph:
+    """A mean that is no more than a shift, for what it misses a second mean gives back, as sums that do not overflow.
+
+    The terms of the first are divided by a power of two, which is exact but for the smallest: the second mean makes up for these.
+    The second is 0 where its sum overflows, as squares then do too: the row's normal form is 0.
+    """
+    again = [n for n in graph.nodes() if (x := _mean_of(n)) is not None and _is_centred(x)]
+    shifts = [n.args[0].args[0].args[1] for n in again]
+    scale = 2.0**32
+
+    def change(node: Node, args: tuple[Node, ...]) -> Node | None:
+        b.source, b.name = node.source, None
+        if any(node is n for n in shifts):
+            b.name = "scaled"
+            scaled = b.make("mul", args[0].args[0], b.const(1.0 / scale))
+            b.name = None
+            total = b.make("sum", scaled, attr=Span.COLS)
+            mean = b.make("div", total, args[1])
+            b.name = node.name
+            return b.make("mul", mean, b.const(scale))
+        if any(node is n for n in again):
+            mean = b.make("div", *args)
+            finite = b.make("lt", b.make("abs", mean), b.const(math.inf))
+            b.name = node.name
+            return b.make("where", finite, mean, b.const(0.0))
+        return None
+
+    return rebuild(b, graph, change)
+
+
+def _mean_of(node: Node) -> Node | None:
+    """What a node is the mean of over the columns."""
+    if node.op != "div" or node.args[1].op != "size" or node.args[1].attr != Span.COLS:
+        return None
+    total = node.args[0]
+    return total.args[0] if total.op == "sum" and total.attr == Span.COLS else None

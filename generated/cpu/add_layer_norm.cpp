@@ -24,39 +24,40 @@ AVO_KERNEL void add_layer_norm_forward(AVO_PARAMETERS) {
       C* y_row = open_row<C>(a, 2, row, panel, buffer(2));
       C* residual_out_row = open_row<C>(a, 3, row, panel, buffer(3));
       C* t1_row = buffer(4);
-      V t1_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t1_block = V(C(0));
+        V sum_scaled_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
-          const V t2 = m_round_to(residual_out, a->operands[3].dtype);
-          part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2);
+          const V t1 = m_round_to(residual_out, a->operands[3].dtype);
+          part.store(t1_row + c, t1);
+          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
         });
-        t1_lanes = t1_lanes + t1_block;
+        sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
-      const C t1 = hsum(t1_lanes);
-      const C mean = t1 / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
-      V t2_lanes(C(0));
+      V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
-        V t2_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V t3 = part.load(t1_row + c);
-          const V centred = t3 - V(mean);
+          const V t2 = part.load(t1_row + c);
+          const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
-        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
-      const C t2 = hsum(t2_lanes);
-      const C residue = sum_centred / C(N);
-      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
       const C t3 = -(residue * rstd);
       store_stat<C>(a, 4, row, rstd);
@@ -96,39 +97,40 @@ AVO_KERNEL void add_layer_norm_forward_bias(AVO_PARAMETERS) {
       C* y_row = open_row<C>(a, 3, row, panel, buffer(2));
       C* residual_out_row = open_row<C>(a, 4, row, panel, buffer(3));
       C* t1_row = buffer(4);
-      V t1_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t1_block = V(C(0));
+        V sum_scaled_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
-          const V t2 = m_round_to(residual_out, a->operands[4].dtype);
-          part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2);
+          const V t1 = m_round_to(residual_out, a->operands[4].dtype);
+          part.store(t1_row + c, t1);
+          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
         });
-        t1_lanes = t1_lanes + t1_block;
+        sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
-      const C t1 = hsum(t1_lanes);
-      const C mean = t1 / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
-      V t2_lanes(C(0));
+      V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
-        V t2_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V t3 = part.load(t1_row + c);
-          const V centred = t3 - V(mean);
+          const V t2 = part.load(t1_row + c);
+          const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
-        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
-      const C t2 = hsum(t2_lanes);
-      const C residue = sum_centred / C(N);
-      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
       const C t3 = -(residue * rstd);
       store_stat<C>(a, 5, row, rstd);
@@ -170,39 +172,40 @@ AVO_KERNEL void add_layer_norm_forward_weight(AVO_PARAMETERS) {
       C* y_row = open_row<C>(a, 3, row, panel, buffer(2));
       C* residual_out_row = open_row<C>(a, 4, row, panel, buffer(3));
       C* t1_row = buffer(4);
-      V t1_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t1_block = V(C(0));
+        V sum_scaled_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
-          const V t2 = m_round_to(residual_out, a->operands[4].dtype);
-          part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2);
+          const V t1 = m_round_to(residual_out, a->operands[4].dtype);
+          part.store(t1_row + c, t1);
+          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
         });
-        t1_lanes = t1_lanes + t1_block;
+        sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
-      const C t1 = hsum(t1_lanes);
-      const C mean = t1 / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
-      V t2_lanes(C(0));
+      V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
-        V t2_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V t3 = part.load(t1_row + c);
-          const V centred = t3 - V(mean);
+          const V t2 = part.load(t1_row + c);
+          const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
-        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
-      const C t2 = hsum(t2_lanes);
-      const C residue = sum_centred / C(N);
-      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
       const C t3 = -(residue * rstd);
       store_stat<C>(a, 5, row, rstd);
@@ -245,39 +248,40 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(AVO_PARAMETERS) {
       C* y_row = open_row<C>(a, 4, row, panel, buffer(2));
       C* residual_out_row = open_row<C>(a, 5, row, panel, buffer(3));
       C* t1_row = buffer(4);
-      V t1_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t1_block = V(C(0));
+        V sum_scaled_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
-          const V t2 = m_round_to(residual_out, a->operands[5].dtype);
-          part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2);
+          const V t1 = m_round_to(residual_out, a->operands[5].dtype);
+          part.store(t1_row + c, t1);
+          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
         });
-        t1_lanes = t1_lanes + t1_block;
+        sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
-      const C t1 = hsum(t1_lanes);
-      const C mean = t1 / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
-      V t2_lanes(C(0));
+      V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
-        V t2_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V t3 = part.load(t1_row + c);
-          const V centred = t3 - V(mean);
+          const V t2 = part.load(t1_row + c);
+          const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
-        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
-      const C t2 = hsum(t2_lanes);
-      const C residue = sum_centred / C(N);
-      const C variance = m_fma(-residue, residue, t2 / C(N));
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
       const C t3 = -(residue * rstd);
       store_stat<C>(a, 6, row, rstd);
@@ -331,7 +335,7 @@ AVO_KERNEL void add_layer_norm_backward(AVO_PARAMETERS) {
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
           sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
-          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+          t1_block[chain] = part.sum(t1_block[chain], grad_y, V(rstd) * (centred - V(residue)));
         });
         sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -339,7 +343,7 @@ AVO_KERNEL void add_layer_norm_backward(AVO_PARAMETERS) {
       const C sum_grad_y = hsum(sum_grad_y_lanes);
       const C t1 = hsum(t1_lanes);
       const C t2 = -(sum_grad_y * rstd) / C(N);
-      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      const C t3 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
@@ -378,7 +382,7 @@ AVO_KERNEL void add_layer_norm_backward_from_y(AVO_PARAMETERS) {
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
           sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
-          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+          t1_block[chain] = part.sum(t1_block[chain], grad_y, V(rstd) * (centred - V(residue)));
         });
         sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -386,7 +390,7 @@ AVO_KERNEL void add_layer_norm_backward_from_y(AVO_PARAMETERS) {
       const C sum_grad_y = hsum(sum_grad_y_lanes);
       const C t1 = hsum(t1_lanes);
       const C t2 = -(sum_grad_y * rstd) / C(N);
-      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      const C t3 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V grad_y = part.load(grad_y_row + c);
@@ -431,7 +435,7 @@ AVO_KERNEL void add_layer_norm_backward_bias_to_bias(AVO_PARAMETERS) {
         const C* grad_y_row = load_row<C>(a, 0, row, c0, n, buffer(0));
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad_y = part.load(grad_y_row + c);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad_y));
         });
       }
     }
@@ -467,7 +471,7 @@ AVO_KERNEL void add_layer_norm_backward_bias(AVO_PARAMETERS) {
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
           sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
-          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+          t1_block[chain] = part.sum(t1_block[chain], grad_y, V(rstd) * (centred - V(residue)));
         });
         sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -475,14 +479,14 @@ AVO_KERNEL void add_layer_norm_backward_bias(AVO_PARAMETERS) {
       const C sum_grad_y = hsum(sum_grad_y_lanes);
       const C t1 = hsum(t1_lanes);
       const C t2 = -(sum_grad_y * rstd) / C(N);
-      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      const C t3 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
         part.store(grad_x_row + c, V(t2) + (grad_residual_out + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd))));
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+        part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad_y));
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
@@ -517,7 +521,7 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(AVO_PARAMETERS) {
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
           sum_grad_y_block[chain] = part.sum(sum_grad_y_block[chain], grad_y);
-          t1_block[chain] = part.sum(t1_block[chain], grad_y * (centred - V(residue)));
+          t1_block[chain] = part.sum(t1_block[chain], grad_y, V(rstd) * (centred - V(residue)));
         });
         sum_grad_y_lanes = sum_grad_y_lanes + (sum_grad_y_block[0] + sum_grad_y_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -525,13 +529,13 @@ AVO_KERNEL void add_layer_norm_backward_bias_from_y(AVO_PARAMETERS) {
       const C sum_grad_y = hsum(sum_grad_y_lanes);
       const C t1 = hsum(t1_lanes);
       const C t2 = -(sum_grad_y * rstd) / C(N);
-      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      const C t3 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
         part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, grad_y * V(rstd)));
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+        part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad_y));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
@@ -560,7 +564,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_weight(AVO_PARAMETERS) {
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
           const V y = V(rstd) * (centred - V(residue));
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
         });
       }
     }
@@ -594,10 +598,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          const V t3 = weight * grad_y;
           const V centred = residual_out - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad_y);
+          t2_block[chain] = part.sum(t2_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -605,7 +609,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_x(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(t1 * rstd) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
@@ -649,10 +653,10 @@ AVO_KERNEL void add_layer_norm_backward_weight(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          const V t3 = weight * grad_y;
           const V centred = residual_out - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad_y);
+          t2_block[chain] = part.sum(t2_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -660,7 +664,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(t1 * rstd) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
@@ -669,7 +673,7 @@ AVO_KERNEL void add_layer_norm_backward_weight(AVO_PARAMETERS) {
         const V centred = residual_out - V(mean);
         const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
     }
@@ -702,10 +706,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          const V t3 = weight * grad_y;
           const V centred = residual_out - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad_y);
+          t2_block[chain] = part.sum(t2_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -713,7 +717,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y_to_x(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(t1 * rstd) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
@@ -754,10 +758,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          const V t3 = weight * grad_y;
           const V centred = residual_out - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad_y);
+          t2_block[chain] = part.sum(t2_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -765,7 +769,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(t1 * rstd) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
@@ -773,7 +777,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(AVO_PARAMETERS) {
         const V centred = residual_out - V(mean);
         const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
@@ -804,8 +808,8 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETER
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
           const V y = V(rstd) * (centred - V(residue));
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad_y));
         });
       }
     }
@@ -843,10 +847,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          const V t3 = weight * grad_y;
           const V centred = residual_out - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad_y);
+          t2_block[chain] = part.sum(t2_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -854,7 +858,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(t1 * rstd) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V residual_out = part.load(residual_out_row + c);
@@ -863,8 +867,8 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(AVO_PARAMETERS) {
         const V centred = residual_out - V(mean);
         const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
+        part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad_y));
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
     }
@@ -901,10 +905,10 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          const V t3 = weight * grad_y;
           const V centred = residual_out - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], t3 * (centred - V(residue)));
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad_y);
+          t2_block[chain] = part.sum(t2_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -912,7 +916,7 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(t1 * rstd) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
@@ -920,8 +924,8 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(AVO_PARAMETERS) {
         const V centred = residual_out - V(mean);
         const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
+        part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad_y));
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }

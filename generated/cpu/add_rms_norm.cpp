@@ -33,7 +33,7 @@ AVO_KERNEL void add_rms_norm_forward(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[3].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2 * t2);
+          t1_block = part.sum(t1_block, t2, t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -82,7 +82,7 @@ AVO_KERNEL void add_rms_norm_forward_weight(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[4].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2 * t2);
+          t1_block = part.sum(t1_block, t2, t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -118,8 +118,8 @@ AVO_KERNEL void add_rms_norm_backward(AVO_PARAMETERS) {
     load_panel<C>(a, 1, panel, buffer(1));
     load_panel<C>(a, 2, panel, buffer(2));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* residual_out_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const C* residual_out_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const C* grad_y_row = load_row<C>(a, 1, row, panel, buffer(1));
       const C* grad_residual_out_row = load_row<C>(a, 2, row, panel, buffer(2));
       C* grad_x_row = open_row<C>(a, 4, row, panel, buffer(3));
       const C rstd = load_stat<C>(a, 3, row);
@@ -129,17 +129,17 @@ AVO_KERNEL void add_rms_norm_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], grad_y * residual_out);
+          t1_block[chain] = part.sum(t1_block[chain], grad_y, V(rstd) * residual_out);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V grad_residual_out = part.load(grad_residual_out_row + c);
-        part.store(grad_x_row + c, m_fma(V(t2), V(rstd) * residual_out, m_fma(grad_y, V(rstd), grad_residual_out)));
+        part.store(grad_x_row + c, m_fma(V(rstd) * residual_out, V(t2), m_fma(grad_y, V(rstd), grad_residual_out)));
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
@@ -156,8 +156,8 @@ AVO_KERNEL void add_rms_norm_backward_from_y(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_y_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* residual_out_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const C* residual_out_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const C* grad_y_row = load_row<C>(a, 1, row, panel, buffer(1));
       C* grad_x_row = open_row<C>(a, 3, row, panel, buffer(2));
       const C rstd = load_stat<C>(a, 2, row);
       V t1_lanes(C(0));
@@ -166,16 +166,16 @@ AVO_KERNEL void add_rms_norm_backward_from_y(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], grad_y * residual_out);
+          t1_block[chain] = part.sum(t1_block[chain], grad_y, V(rstd) * residual_out);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V grad_y = part.load(grad_y_row + c);
-        part.store(grad_x_row + c, m_fma(V(t2), V(rstd) * residual_out, grad_y * V(rstd)));
+        part.store(grad_x_row + c, m_fma(V(rstd) * residual_out, V(t2), grad_y * V(rstd)));
       });
       close_row<C>(a, 3, row, panel, grad_x_row);
     }
@@ -219,7 +219,7 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_weight(AVO_PARAMETERS) {
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
           const V y = V(rstd) * residual_out;
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
         });
       }
     }
@@ -249,12 +249,13 @@ AVO_KERNEL void add_rms_norm_backward_weight_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y * residual_out);
+          const V y = V(rstd) * residual_out;
+          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
@@ -294,12 +295,13 @@ AVO_KERNEL void add_rms_norm_backward_weight(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y * residual_out);
+          const V y = V(rstd) * residual_out;
+          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
@@ -307,7 +309,7 @@ AVO_KERNEL void add_rms_norm_backward_weight(AVO_PARAMETERS) {
         const V grad_residual_out = part.load(grad_residual_out_row + c);
         const V y = V(rstd) * residual_out;
         part.store(grad_x_row + c, m_fma(y, V(t2), m_fma(weight * grad_y, V(rstd), grad_residual_out)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
@@ -336,12 +338,13 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y * residual_out);
+          const V y = V(rstd) * residual_out;
+          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
@@ -378,19 +381,20 @@ AVO_KERNEL void add_rms_norm_backward_weight_from_y(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y * residual_out);
+          const V y = V(rstd) * residual_out;
+          t1_block[chain] = part.sum(t1_block[chain], weight * grad_y, y);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V residual_out = part.load(residual_out_row + c);
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V y = V(rstd) * residual_out;
         part.store(grad_x_row + c, m_fma(y, V(t2), weight * grad_y * V(rstd)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), grad_y, y));
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }

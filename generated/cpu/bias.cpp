@@ -49,7 +49,7 @@ AVO_KERNEL void bias_relu_backward_to_bias(AVO_PARAMETERS) {
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_where(m_le(y, V(C(0.0))), V(C(0.0)), grad));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_where(m_le(y, V(C(0.0))), V(C(0.0)), grad)));
         });
       }
     }
@@ -95,7 +95,7 @@ AVO_KERNEL void bias_relu_backward(AVO_PARAMETERS) {
           const V grad = part.load(grad_row + c);
           const V t1 = m_where(m_le(y, V(C(0.0))), V(C(0.0)), grad);
           part.store(grad_x_row + c, t1);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t1);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t1));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
       }
@@ -178,7 +178,7 @@ AVO_KERNEL void bias_gelu_backward_to_bias(AVO_PARAMETERS) {
           const V grad = part.load(grad_row + c);
           const V t1 = x + bias;
           const V t2 = m_exp_neg_half_sq(t1);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(m_ndtr(t1, t2), grad, t2 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad)));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_fma(m_ndtr(t1, t2), grad, t2 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad))));
         });
       }
     }
@@ -237,7 +237,7 @@ AVO_KERNEL void bias_gelu_backward(AVO_PARAMETERS) {
           const V t2 = m_exp_neg_half_sq(t1);
           const V t3 = m_fma(m_ndtr(t1, t2), grad, t2 * V(C(0.7978845608028654)) * (t1 * V(C(0.5)) * grad));
           part.store(grad_x_row + c, t3);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t3));
         });
         close_row<C>(a, 3, row, c0, n, grad_x_row);
       }
@@ -273,7 +273,7 @@ AVO_KERNEL void bias_gelu_backward_tanh_to_bias(AVO_PARAMETERS) {
           const V t7 = m_sigmoid(t6);
           const V t8 = t1 * grad * (t7 * m_sigmoid_rest(t6, t7));
           const V t9 = t3 * t8;
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t7, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t5 * t8, m_fma(V(C(0.044715)), t2 * t9, t4 * t9)), V(C(0.0)))));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_fma(t7, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t5 * t8, m_fma(V(C(0.044715)), t2 * t9, t4 * t9)), V(C(0.0))))));
         });
       }
     }
@@ -346,7 +346,7 @@ AVO_KERNEL void bias_gelu_backward_tanh(AVO_PARAMETERS) {
           const V t9 = t3 * t8;
           const V t10 = m_fma(t7, grad, m_where(m_and(m_ge(t1, V(C(-30.0))), m_le(t1, V(C(30.0)))), m_fma(V(C(1.5957691216057308)), t5 * t8, m_fma(V(C(0.044715)), t2 * t9, t4 * t9)), V(C(0.0))));
           part.store(grad_x_row + c, t10);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t10);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t10));
         });
         close_row<C>(a, 3, row, c0, n, grad_x_row);
       }
@@ -401,7 +401,7 @@ AVO_KERNEL void bias_silu_backward_to_bias(AVO_PARAMETERS) {
           const V grad = part.load(grad_row + c);
           const V t1 = x + bias;
           const V t2 = m_sigmoid(t1);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_fma(t2 * m_sigmoid_rest(t1, t2), t1 * grad, t2 * grad));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_fma(t2 * m_sigmoid_rest(t1, t2), t1 * grad, t2 * grad)));
         });
       }
     }
@@ -460,7 +460,7 @@ AVO_KERNEL void bias_silu_backward(AVO_PARAMETERS) {
           const V t2 = m_sigmoid(t1);
           const V t3 = m_fma(t2 * m_sigmoid_rest(t1, t2), t1 * grad, t2 * grad);
           part.store(grad_x_row + c, t3);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t3));
         });
         close_row<C>(a, 3, row, c0, n, grad_x_row);
       }

@@ -242,9 +242,8 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS) {
           const V column = numbers_from<C>(c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          const V weighted = weight * centred;
           t5_block = part.sum(t5_block, exponential);
-          sum_weighted_block = part.sum(sum_weighted_block, weighted);
+          sum_weighted_block = part.sum(sum_weighted_block, weight, centred);
           t6_block = part.sum(t6_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
         });
         t5_lanes = t5_lanes + t5_block;

@@ -176,7 +176,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(AVO_PARAMETERS) {
         const C t2 = m_recip(t1);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2))));
         });
       }
     }
@@ -206,7 +206,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS) {
           const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
           part.store(grad_x_row + c, t3);
           part.store(grad_residual_row + c, grad);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t3));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
         close_row<C>(a, 3, row, c0, n, grad_residual_row);
@@ -236,7 +236,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS) {
           const V grad = part.load(grad_row + c);
           const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
           part.store(grad_x_row + c, t3);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + t3);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t3));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
       }

@@ -28,7 +28,7 @@ AVO_KERNEL void gated_rms_norm_forward(AVO_PARAMETERS) {
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * x);
+          t1_block[chain] = part.sum(t1_block[chain], x, x);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -72,7 +72,7 @@ AVO_KERNEL void gated_rms_norm_forward_gate_first(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V t2 = x * m_x_sigmoid(gate);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2 * t2);
+          t1_block = part.sum(t1_block, t2, t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -112,7 +112,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_weight(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
           const V y = x * V(rstd);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * (m_x_sigmoid(gate) * grad));
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, m_x_sigmoid(gate) * grad));
         });
       }
     }
@@ -145,14 +145,15 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
+          const V y = x * V(rstd);
           const V t2 = weight * (m_x_sigmoid(gate) * grad);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, x * t2);
+          t1_block = part.sum(t1_block, y, t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V t3 = part.load(t1_row + c);
@@ -202,14 +203,15 @@ AVO_KERNEL void gated_rms_norm_backward(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
+          const V y = x * V(rstd);
           const V t2 = m_x_sigmoid(gate) * grad;
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, x * (weight * t2));
+          t1_block = part.sum(t1_block, y, weight * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
@@ -222,7 +224,7 @@ AVO_KERNEL void gated_rms_norm_backward(AVO_PARAMETERS) {
         const V t5 = y_ * grad;
         part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * t3)));
         part.store(grad_gate_row + c, m_fma(t4 * m_sigmoid_rest(gate, t4), gate * t5, t4 * t5));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * t3);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, t3));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
@@ -257,14 +259,15 @@ AVO_KERNEL void gated_rms_norm_backward_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
+          const V y = x * V(rstd);
           const V t2 = weight * (m_x_sigmoid(gate) * grad);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, x * t2);
+          t1_block = part.sum(t1_block, y, t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V t3 = part.load(t1_row + c);
@@ -304,21 +307,22 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
+          const V y = x * V(rstd);
           const V t2 = m_x_sigmoid(gate) * grad;
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, x * (weight * t2));
+          t1_block = part.sum(t1_block, y, weight * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
         const V t3 = part.load(t1_row + c);
         const V y = x * V(rstd);
         part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * t3)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * t3);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, t3));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
@@ -346,7 +350,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_weight(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
           const V y = x * m_x_sigmoid(gate) * V(rstd);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
         });
       }
     }
@@ -369,8 +373,8 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(AVO_PARAMETERS) {
       const C* grad_row = load_row<C>(a, 2, row, panel, buffer(2));
       C* grad_x_row = open_row<C>(a, 5, row, panel, buffer(3));
       C* grad_gate_row = open_row<C>(a, 6, row, panel, buffer(4));
-      C* t1_row = buffer(5);
-      C* t1_row_ = buffer(6);
+      C* y_row = buffer(5);
+      C* t1_row = buffer(6);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -381,28 +385,27 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V t2 = m_x_sigmoid(gate);
-          const V t3 = x * t2;
-          part.store(t1_row_ + c, t2);
-          part.store(t1_row + c, t3);
-          t1_block = part.sum(t1_block, t3 * (weight * grad));
+          const V y = x * t2 * V(rstd);
+          part.store(t1_row + c, t2);
+          part.store(y_row + c, y);
+          t1_block = part.sum(t1_block, y, weight * grad);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V t3 = part.load(t1_row_ + c);
-        const V t4 = part.load(t1_row + c);
+        const V t3 = part.load(t1_row + c);
+        const V y = part.load(y_row + c);
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         const V gate = part.load(gate_row + c);
         const V x = part.load(x_row + c);
-        const V y = t4 * V(rstd);
-        const V t5 = m_fma(y, V(t2), V(rstd) * (weight * grad));
-        const V t6 = m_sigmoid(gate);
-        const V t7 = x * t5;
-        part.store(grad_x_row + c, t3 * t5);
-        part.store(grad_gate_row + c, m_fma(t6 * m_sigmoid_rest(gate, t6), gate * t7, t6 * t7));
+        const V t4 = m_fma(y, V(t2), V(rstd) * (weight * grad));
+        const V t5 = m_sigmoid(gate);
+        const V t6 = x * t4;
+        part.store(grad_x_row + c, t3 * t4);
+        part.store(grad_gate_row + c, m_fma(t5 * m_sigmoid_rest(gate, t5), gate * t6, t5 * t6));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
@@ -430,8 +433,8 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(AVO_PARAMETERS) {
       const C* grad_row = load_row<C>(a, 2, row, panel, buffer(2));
       C* grad_x_row = open_row<C>(a, 5, row, panel, buffer(3));
       C* grad_gate_row = open_row<C>(a, 6, row, panel, buffer(4));
-      C* t1_row = buffer(5);
-      C* t1_row_ = buffer(6);
+      C* y_row = buffer(5);
+      C* t1_row = buffer(6);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -442,29 +445,28 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V t2 = m_x_sigmoid(gate);
-          const V t3 = x * t2;
-          part.store(t1_row_ + c, t2);
-          part.store(t1_row + c, t3);
-          t1_block = part.sum(t1_block, t3 * (weight * grad));
+          const V y = x * t2 * V(rstd);
+          part.store(t1_row + c, t2);
+          part.store(y_row + c, y);
+          t1_block = part.sum(t1_block, y, weight * grad);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V t3 = part.load(t1_row_ + c);
-        const V t4 = part.load(t1_row + c);
+        const V t3 = part.load(t1_row + c);
+        const V y = part.load(y_row + c);
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         const V gate = part.load(gate_row + c);
         const V x = part.load(x_row + c);
-        const V y = t4 * V(rstd);
-        const V t5 = m_fma(y, V(t2), V(rstd) * (weight * grad));
-        const V t6 = m_sigmoid(gate);
-        const V t7 = x * t5;
-        part.store(grad_x_row + c, t3 * t5);
-        part.store(grad_gate_row + c, m_fma(t6 * m_sigmoid_rest(gate, t6), gate * t7, t6 * t7));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        const V t4 = m_fma(y, V(t2), V(rstd) * (weight * grad));
+        const V t5 = m_sigmoid(gate);
+        const V t6 = x * t4;
+        part.store(grad_x_row + c, t3 * t4);
+        part.store(grad_gate_row + c, m_fma(t5 * m_sigmoid_rest(gate, t5), gate * t6, t5 * t6));
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
@@ -500,13 +502,14 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V t2 = m_x_sigmoid(gate);
+          const V y = x * t2 * V(rstd);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, x * t2 * (weight * grad));
+          t1_block = part.sum(t1_block, y, weight * grad);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V t3 = part.load(t1_row + c);
         const V x = part.load(x_row + c);
@@ -538,8 +541,8 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS) {
       const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
       const C* grad_row = load_row<C>(a, 2, row, panel, buffer(2));
       C* grad_x_row = open_row<C>(a, 5, row, panel, buffer(3));
-      C* t1_row = buffer(4);
-      C* t1_row_ = buffer(5);
+      C* y_row = buffer(4);
+      C* t1_row = buffer(5);
       const C rstd = load_stat<C>(a, 4, row);
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -550,23 +553,22 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V t2 = m_x_sigmoid(gate);
-          const V t3 = x * t2;
-          part.store(t1_row_ + c, t2);
-          part.store(t1_row + c, t3);
-          t1_block = part.sum(t1_block, t3 * (weight * grad));
+          const V y = x * t2 * V(rstd);
+          part.store(t1_row + c, t2);
+          part.store(y_row + c, y);
+          t1_block = part.sum(t1_block, y, weight * grad);
         });
         t1_lanes = t1_lanes + t1_block;
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V t3 = part.load(t1_row_ + c);
-        const V t4 = part.load(t1_row + c);
+        const V t3 = part.load(t1_row + c);
+        const V y = part.load(y_row + c);
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
-        const V y = t4 * V(rstd);
         part.store(grad_x_row + c, t3 * m_fma(y, V(t2), V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }

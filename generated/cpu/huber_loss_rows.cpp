@@ -29,7 +29,7 @@ AVO_KERNEL void huber_loss_rows_forward(AVO_PARAMETERS) {
           const V target = part.load(target_row + c);
           const V distance = m_abs(x - target);
           const V inner = m_min(V(delta), distance);
-          t1_block[chain] = part.sum(t1_block[chain], inner * m_fma(-inner, V(C(0.5)), distance));
+          t1_block[chain] = part.sum(t1_block[chain], inner, m_fma(-inner, V(C(0.5)), distance));
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }

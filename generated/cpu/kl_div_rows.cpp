@@ -27,7 +27,7 @@ AVO_KERNEL void kl_div_rows_forward(AVO_PARAMETERS) {
           const V target = part.load(target_row + c);
           const V x = part.load(x_row + c);
           const V logarithm = m_log(m_where(m_eq(target, V(C(0.0))), V(C(1.0)), target));
-          t1_block = part.sum(t1_block, target * (logarithm - x));
+          t1_block = part.sum(t1_block, target, logarithm - x);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -54,7 +54,7 @@ AVO_KERNEL void kl_div_rows_forward_yes(AVO_PARAMETERS) {
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V target = part.load(target_row + c);
           const V x = part.load(x_row + c);
-          t1_block = part.sum(t1_block, m_exp(target) * (target - x));
+          t1_block = part.sum(t1_block, m_exp(target), target - x);
         });
         t1_lanes = t1_lanes + t1_block;
       }

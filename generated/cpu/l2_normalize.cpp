@@ -25,7 +25,7 @@ AVO_KERNEL void l2_normalize_forward(AVO_PARAMETERS) {
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * x);
+          t1_block[chain] = part.sum(t1_block[chain], x, x);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -67,7 +67,7 @@ AVO_KERNEL void l2_normalize_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t2_block[chain] = part.sum(t2_block[chain], y * grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, grad);
         });
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
       }

@@ -20,17 +20,17 @@ AVO_KERNEL void layer_norm_forward(AVO_PARAMETERS) {
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
       C* y_row = open_row<C>(a, 1, row, panel, buffer(1));
-      V sum_x_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V sum_x_block[2] = {V(C(0)), V(C(0))};
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          sum_x_block[chain] = part.sum(sum_x_block[chain], x);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
         });
-        sum_x_lanes = sum_x_lanes + (sum_x_block[0] + sum_x_block[1]);
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
       }
-      const C sum_x = hsum(sum_x_lanes);
-      const C mean = sum_x / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -40,24 +40,25 @@ AVO_KERNEL void layer_norm_forward(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
       const C t1 = hsum(t1_lanes);
-      const C residue = sum_centred / C(N);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
       const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
-      const C t2 = -(residue * rstd);
+      const C t3 = -(residue * rstd);
       store_stat<C>(a, 2, row, rstd);
       store_stat<C>(a, 3, row, mean);
       store_stat<C>(a, 4, row, residue);
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y = m_fma(centred, V(rstd), V(t3));
         part.store(y_row + c, y);
       });
       close_row<C>(a, 1, row, panel, y_row);
@@ -78,17 +79,17 @@ AVO_KERNEL void layer_norm_forward_bias(AVO_PARAMETERS) {
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
       C* y_row = open_row<C>(a, 2, row, panel, buffer(1));
-      V sum_x_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V sum_x_block[2] = {V(C(0)), V(C(0))};
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          sum_x_block[chain] = part.sum(sum_x_block[chain], x);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
         });
-        sum_x_lanes = sum_x_lanes + (sum_x_block[0] + sum_x_block[1]);
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
       }
-      const C sum_x = hsum(sum_x_lanes);
-      const C mean = sum_x / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -98,17 +99,18 @@ AVO_KERNEL void layer_norm_forward_bias(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
       const C t1 = hsum(t1_lanes);
-      const C residue = sum_centred / C(N);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
       const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
-      const C t2 = -(residue * rstd);
+      const C t3 = -(residue * rstd);
       store_stat<C>(a, 3, row, rstd);
       store_stat<C>(a, 4, row, mean);
       store_stat<C>(a, 5, row, residue);
@@ -116,7 +118,7 @@ AVO_KERNEL void layer_norm_forward_bias(AVO_PARAMETERS) {
         const V bias = part.load(bias_row + c);
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y = m_fma(centred, V(rstd), V(t3));
         const V y_ = bias + y;
         part.store(y_row + c, y_);
       });
@@ -138,17 +140,17 @@ AVO_KERNEL void layer_norm_forward_weight(AVO_PARAMETERS) {
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
       C* y_row = open_row<C>(a, 2, row, panel, buffer(1));
-      V sum_x_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V sum_x_block[2] = {V(C(0)), V(C(0))};
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          sum_x_block[chain] = part.sum(sum_x_block[chain], x);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
         });
-        sum_x_lanes = sum_x_lanes + (sum_x_block[0] + sum_x_block[1]);
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
       }
-      const C sum_x = hsum(sum_x_lanes);
-      const C mean = sum_x / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -158,17 +160,18 @@ AVO_KERNEL void layer_norm_forward_weight(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
       const C t1 = hsum(t1_lanes);
-      const C residue = sum_centred / C(N);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
       const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
-      const C t2 = -(residue * rstd);
+      const C t3 = -(residue * rstd);
       store_stat<C>(a, 3, row, rstd);
       store_stat<C>(a, 4, row, mean);
       store_stat<C>(a, 5, row, residue);
@@ -176,7 +179,7 @@ AVO_KERNEL void layer_norm_forward_weight(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y = m_fma(centred, V(rstd), V(t3));
         const V y_ = weight * y;
         part.store(y_row + c, y_);
       });
@@ -199,17 +202,17 @@ AVO_KERNEL void layer_norm_forward_weight_bias(AVO_PARAMETERS) {
     for (int64_t row = panel.begin; row < panel.end; ++row) {
       const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
       C* y_row = open_row<C>(a, 3, row, panel, buffer(1));
-      V sum_x_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V sum_x_block[2] = {V(C(0)), V(C(0))};
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          sum_x_block[chain] = part.sum(sum_x_block[chain], x);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
         });
-        sum_x_lanes = sum_x_lanes + (sum_x_block[0] + sum_x_block[1]);
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
       }
-      const C sum_x = hsum(sum_x_lanes);
-      const C mean = sum_x / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -219,17 +222,18 @@ AVO_KERNEL void layer_norm_forward_weight_bias(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
       const C t1 = hsum(t1_lanes);
-      const C residue = sum_centred / C(N);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
       const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
-      const C t2 = -(residue * rstd);
+      const C t3 = -(residue * rstd);
       store_stat<C>(a, 4, row, rstd);
       store_stat<C>(a, 5, row, mean);
       store_stat<C>(a, 6, row, residue);
@@ -238,7 +242,7 @@ AVO_KERNEL void layer_norm_forward_weight_bias(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
         const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y = m_fma(centred, V(rstd), V(t3));
         const V y_ = m_fma(weight, y, bias);
         part.store(y_row + c, y_);
       });
@@ -273,7 +277,7 @@ AVO_KERNEL void layer_norm_backward(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_grad_block[chain] = part.sum(sum_grad_block[chain], grad);
-          t1_block[chain] = part.sum(t1_block[chain], (centred - V(residue)) * grad);
+          t1_block[chain] = part.sum(t1_block[chain], grad, V(rstd) * (centred - V(residue)));
         });
         sum_grad_lanes = sum_grad_lanes + (sum_grad_block[0] + sum_grad_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -281,7 +285,7 @@ AVO_KERNEL void layer_norm_backward(AVO_PARAMETERS) {
       const C sum_grad = hsum(sum_grad_lanes);
       const C t1 = hsum(t1_lanes);
       const C t2 = -(rstd * sum_grad) / C(N);
-      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      const C t3 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
@@ -308,7 +312,7 @@ AVO_KERNEL void layer_norm_backward_bias_to_bias(AVO_PARAMETERS) {
         const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad));
         });
       }
     }
@@ -342,7 +346,7 @@ AVO_KERNEL void layer_norm_backward_bias(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_grad_block[chain] = part.sum(sum_grad_block[chain], grad);
-          t1_block[chain] = part.sum(t1_block[chain], (centred - V(residue)) * grad);
+          t1_block[chain] = part.sum(t1_block[chain], grad, V(rstd) * (centred - V(residue)));
         });
         sum_grad_lanes = sum_grad_lanes + (sum_grad_block[0] + sum_grad_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -350,13 +354,13 @@ AVO_KERNEL void layer_norm_backward_bias(AVO_PARAMETERS) {
       const C sum_grad = hsum(sum_grad_lanes);
       const C t1 = hsum(t1_lanes);
       const C t2 = -(rstd * sum_grad) / C(N);
-      const C t3 = rstd * (rstd * (-t1 / C(N)));
+      const C t3 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
         const V centred = x - V(mean);
         part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+        part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
@@ -385,7 +389,7 @@ AVO_KERNEL void layer_norm_backward_weight_to_weight(AVO_PARAMETERS) {
           const V grad = part.load(grad_row + c);
           const V centred = x - V(mean);
           const V y = V(rstd) * (centred - V(residue));
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
         });
       }
     }
@@ -417,10 +421,10 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V x = part.load(x_row + c);
-          const V t3 = weight * grad;
           const V centred = x - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], (centred - V(residue)) * t3);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, weight * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -428,7 +432,7 @@ AVO_KERNEL void layer_norm_backward_weight_to_x(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
@@ -469,10 +473,10 @@ AVO_KERNEL void layer_norm_backward_weight(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V x = part.load(x_row + c);
-          const V t3 = weight * grad;
           const V centred = x - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], (centred - V(residue)) * t3);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, weight * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -480,7 +484,7 @@ AVO_KERNEL void layer_norm_backward_weight(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
@@ -488,7 +492,7 @@ AVO_KERNEL void layer_norm_backward_weight(AVO_PARAMETERS) {
         const V centred = x - V(mean);
         const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
@@ -519,8 +523,8 @@ AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS) {
           const V grad = part.load(grad_row + c);
           const V centred = x - V(mean);
           const V y = V(rstd) * (centred - V(residue));
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
-          part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad));
         });
       }
     }
@@ -556,10 +560,10 @@ AVO_KERNEL void layer_norm_backward_weight_bias(AVO_PARAMETERS) {
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
           const V x = part.load(x_row + c);
-          const V t3 = weight * grad;
           const V centred = x - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], (centred - V(residue)) * t3);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, weight * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -567,7 +571,7 @@ AVO_KERNEL void layer_norm_backward_weight_bias(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
@@ -575,8 +579,8 @@ AVO_KERNEL void layer_norm_backward_weight_bias(AVO_PARAMETERS) {
         const V centred = x - V(mean);
         const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
-        part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
+        part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), grad));
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }

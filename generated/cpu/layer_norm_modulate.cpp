@@ -24,17 +24,17 @@ AVO_KERNEL void layer_norm_modulate_forward(AVO_PARAMETERS) {
       const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
       const C* shift_row = load_row<C>(a, 2, row, panel, buffer(2));
       C* y_row = open_row<C>(a, 3, row, panel, buffer(3));
-      V sum_x_lanes(C(0));
+      V sum_scaled_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V sum_x_block[2] = {V(C(0)), V(C(0))};
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          sum_x_block[chain] = part.sum(sum_x_block[chain], x);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
         });
-        sum_x_lanes = sum_x_lanes + (sum_x_block[0] + sum_x_block[1]);
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
       }
-      const C sum_x = hsum(sum_x_lanes);
-      const C mean = sum_x / C(N);
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -44,17 +44,18 @@ AVO_KERNEL void layer_norm_modulate_forward(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C sum_centred = hsum(sum_centred_lanes);
       const C t1 = hsum(t1_lanes);
-      const C residue = sum_centred / C(N);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
       const C variance = m_fma(-residue, residue, t1 / C(N));
       const C rstd = m_rsqrt(eps + variance);
-      const C t2 = -(residue * rstd);
+      const C t3 = -(residue * rstd);
       store_stat<C>(a, 4, row, rstd);
       store_stat<C>(a, 5, row, mean);
       store_stat<C>(a, 6, row, residue);
@@ -63,7 +64,7 @@ AVO_KERNEL void layer_norm_modulate_forward(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V shift = part.load(shift_row + c);
         const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y = m_fma(centred, V(rstd), V(t3));
         part.store(y_row + c, m_fma(scale + V(C(1.0)), y, shift));
       });
       close_row<C>(a, 3, row, panel, y_row);
@@ -100,10 +101,11 @@ AVO_KERNEL void layer_norm_modulate_backward(AVO_PARAMETERS) {
           const V scale = part.load(scale_row + c);
           const V grad = part.load(grad_row + c);
           const V x = part.load(x_row + c);
-          const V t3 = (scale + V(C(1.0))) * grad;
+          const V t3 = scale + V(C(1.0));
           const V centred = x - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], (centred - V(residue)) * t3);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], t3, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, t3 * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -111,7 +113,7 @@ AVO_KERNEL void layer_norm_modulate_backward(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V scale = part.load(scale_row + c);
@@ -158,10 +160,11 @@ AVO_KERNEL void layer_norm_modulate_backward_to_x(AVO_PARAMETERS) {
           const V scale = part.load(scale_row + c);
           const V grad = part.load(grad_row + c);
           const V x = part.load(x_row + c);
-          const V t3 = (scale + V(C(1.0))) * grad;
+          const V t3 = scale + V(C(1.0));
           const V centred = x - V(mean);
-          t1_block[chain] = part.sum(t1_block[chain], t3);
-          t2_block[chain] = part.sum(t2_block[chain], (centred - V(residue)) * t3);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], t3, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, t3 * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
@@ -169,7 +172,7 @@ AVO_KERNEL void layer_norm_modulate_backward_to_x(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
-      const C t4 = rstd * (rstd * (-t2 / C(N)));
+      const C t4 = rstd * (-t2 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V scale = part.load(scale_row + c);

@@ -27,7 +27,7 @@ AVO_KERNEL void mse_loss_rows_forward(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V target = part.load(target_row + c);
           const V t2 = x - target;
-          t1_block[chain] = part.sum(t1_block[chain], t2 * t2);
+          t1_block[chain] = part.sum(t1_block[chain], t2, t2);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }

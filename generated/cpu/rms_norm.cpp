@@ -26,7 +26,7 @@ AVO_KERNEL void rms_norm_forward(AVO_PARAMETERS) {
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * x);
+          t1_block[chain] = part.sum(t1_block[chain], x, x);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -61,7 +61,7 @@ AVO_KERNEL void rms_norm_forward_weight(AVO_PARAMETERS) {
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * x);
+          t1_block[chain] = part.sum(t1_block[chain], x, x);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -98,7 +98,7 @@ AVO_KERNEL void rms_norm_forward_weight_one_plus_weight(AVO_PARAMETERS) {
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * x);
+          t1_block[chain] = part.sum(t1_block[chain], x, x);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -135,18 +135,18 @@ AVO_KERNEL void rms_norm_backward(AVO_PARAMETERS) {
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V x = part.load(x_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * grad);
+          const V x = part.load(x_row + c);
+          t1_block[chain] = part.sum(t1_block[chain], grad, x * V(rstd));
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, m_fma(V(t2), x * V(rstd), V(rstd) * grad));
+        part.store(grad_x_row + c, m_fma(x * V(rstd), V(t2), V(rstd) * grad));
       });
       close_row<C>(a, 3, row, panel, grad_x_row);
     }
@@ -172,7 +172,7 @@ AVO_KERNEL void rms_norm_backward_weight_to_weight(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V grad = part.load(grad_row + c);
           const V y = x * V(rstd);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
         });
       }
     }
@@ -200,12 +200,13 @@ AVO_KERNEL void rms_norm_backward_weight_to_x(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * (weight * grad));
+          const V y = x * V(rstd);
+          t1_block[chain] = part.sum(t1_block[chain], y, weight * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
@@ -242,19 +243,20 @@ AVO_KERNEL void rms_norm_backward_weight(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * (weight * grad));
+          const V y = x * V(rstd);
+          t1_block[chain] = part.sum(t1_block[chain], y, weight * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         const V y = x * V(rstd);
         part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }
@@ -283,12 +285,13 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight_to_x(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * ((weight + V(C(1.0))) * grad));
+          const V y = x * V(rstd);
+          t1_block[chain] = part.sum(t1_block[chain], y, (weight + V(C(1.0))) * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
@@ -325,19 +328,20 @@ AVO_KERNEL void rms_norm_backward_weight_one_plus_weight(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V weight = part.load(weight_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], x * ((weight + V(C(1.0))) * grad));
+          const V y = x * V(rstd);
+          t1_block[chain] = part.sum(t1_block[chain], y, (weight + V(C(1.0))) * grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
       const C t1 = hsum(t1_lanes);
-      const C t2 = rstd * (rstd * (-t1 / C(N)));
+      const C t2 = rstd * (-t1 / C(N));
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         const V y = x * V(rstd);
         part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * ((weight + V(C(1.0))) * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
       });
       close_row<C>(a, 4, row, panel, grad_x_row);
     }

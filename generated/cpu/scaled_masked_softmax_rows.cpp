@@ -218,7 +218,7 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], y * grad);
+          t1_block[chain] = part.sum(t1_block[chain], y, grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -254,7 +254,7 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward_last(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], y * grad);
+          t1_block[chain] = part.sum(t1_block[chain], y, grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -292,7 +292,7 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], y * grad);
+          t1_block[chain] = part.sum(t1_block[chain], y, grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }
@@ -333,7 +333,7 @@ AVO_KERNEL void scaled_masked_softmax_rows_backward_attn_mask_last(AVO_PARAMETER
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], y * grad);
+          t1_block[chain] = part.sum(t1_block[chain], y, grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }

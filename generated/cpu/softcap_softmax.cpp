@@ -81,7 +81,7 @@ AVO_KERNEL void softcap_softmax_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t3_block[chain] = part.sum(t3_block[chain], V(statistic1) * y * -grad);
+          t3_block[chain] = part.sum(t3_block[chain], V(statistic1) * y, -grad);
         });
         t3_lanes = t3_lanes + (t3_block[0] + t3_block[1]);
       }

@@ -68,7 +68,7 @@ AVO_KERNEL void softmax_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          t1_block[chain] = part.sum(t1_block[chain], y * grad);
+          t1_block[chain] = part.sum(t1_block[chain], y, grad);
         });
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
       }

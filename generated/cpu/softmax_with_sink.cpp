@@ -77,7 +77,7 @@ AVO_KERNEL void softmax_with_sink_backward(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          along_y_block[chain] = part.sum(along_y_block[chain], y * grad);
+          along_y_block[chain] = part.sum(along_y_block[chain], y, grad);
         });
         along_y_lanes = along_y_lanes + (along_y_block[0] + along_y_block[1]);
       }
@@ -113,7 +113,7 @@ AVO_KERNEL void softmax_with_sink_backward_to_x(AVO_PARAMETERS) {
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V y = part.load(y_row + c);
           const V grad = part.load(grad_row + c);
-          along_y_block[chain] = part.sum(along_y_block[chain], y * grad);
+          along_y_block[chain] = part.sum(along_y_block[chain], y, grad);
         });
         along_y_lanes = along_y_lanes + (along_y_block[0] + along_y_block[1]);
       }

@@ -55,16 +55,16 @@ AVO_INLINE void add_layer_norm_backward_bias_from_y(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, grad_y_vec, residual_out_vec, rstd, mean, residue);
     }
-    C sum_grad_y = C(0);
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_grad_y;
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = residual_out_vec[p][j] - mean;
-      sum_grad_y += grad_y_vec[p][j];
-      t1 += grad_y_vec[p][j] * (centred - residue);
+      sum_grad_y.add(grad_y_vec[p][j], j, whole);
+      t1.add_product(grad_y_vec[p][j], rstd * (centred - residue), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t1);
-    const C t2 = -(sum_grad_y * rstd) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y.total, t1.total);
+    const C t2 = -(sum_grad_y.total * rstd) / C(N);
+    const C t3 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

@@ -26,8 +26,8 @@ AVO_INLINE void add_layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
-    C sum_grad_y = C(0);
-    C t1 = C(0);
+    RowSum<C, V> sum_grad_y;
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
@@ -40,15 +40,15 @@ AVO_INLINE void add_layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C centred = residual_out_vec[p][j] - mean;
-        sum_grad_y += grad_y_vec[p][j];
-        t1 += grad_y_vec[p][j] * (centred - residue);
+        sum_grad_y.add(grad_y_vec[p][j], j, whole);
+        t1.add_product(grad_y_vec[p][j], rstd * (centred - residue), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y, t1);
-    const C t2 = -(sum_grad_y * rstd) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y.total, t1.total);
+    const C t2 = -(sum_grad_y.total * rstd) / C(N);
+    const C t3 = rstd * (-t1.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

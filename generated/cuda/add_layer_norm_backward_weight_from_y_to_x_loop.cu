@@ -25,8 +25,8 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(AVO_PARAMETERS(X
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
-    C t1 = C(0);
-    C t2 = C(0);
+    RowSum<C, V> t1;
+    RowSum<C, V> t2;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
@@ -41,16 +41,16 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(AVO_PARAMETERS(X
         clear(residual_out_vec);
       Vec<W, V> weight_vec[1];
       tile.load_columns(weight_vec, weight_ptr);
-      tile.each([&](int p, int j) {
-        const C t3 = weight_vec[p][j] * grad_y_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
         const C centred = residual_out_vec[p][j] - mean;
-        t1 += t3;
-        t2 += t3 * (centred - residue);
+        const C y = rstd * (centred - residue);
+        t1.add_product(weight_vec[p][j], grad_y_vec[p][j], j, whole);
+        t2.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
+    const C t3 = -(t1.total * rstd) / C(N);
+    const C t4 = rstd * (-t2.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

@@ -61,7 +61,7 @@ AVO_INLINE void add_layer_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
         for (int j = 0; j < V; ++j) {
           const C centred = residual_out_vec[p][j] - mean;
           const C y = rstd * (centred - residue);
-          if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
+          if (live) sum_grad_weight[p][j] = m_fma(grad_y_vec[p][j], y, sum_grad_weight[p][j]);
         }
       }
     }

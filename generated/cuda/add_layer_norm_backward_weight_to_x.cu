@@ -58,17 +58,17 @@ AVO_INLINE void add_layer_norm_backward_weight_to_x(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, grad_y_vec, grad_residual_out_vec, residual_out_vec, rstd, mean, residue);
     }
-    C t1 = C(0);
-    C t2 = C(0);
-    tile.each([&](int p, int j) {
-      const C t3 = weight_vec[p][j] * grad_y_vec[p][j];
+    RowSum<C, V> t1;
+    RowSum<C, V> t2;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = residual_out_vec[p][j] - mean;
-      t1 += t3;
-      t2 += t3 * (centred - residue);
+      const C y = rstd * (centred - residue);
+      t1.add_product(weight_vec[p][j], grad_y_vec[p][j], j, whole);
+      t2.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
-    const C t3 = -(t1 * rstd) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
+    const C t3 = -(t1.total * rstd) / C(N);
+    const C t4 = rstd * (-t2.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

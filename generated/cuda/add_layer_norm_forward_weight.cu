@@ -44,24 +44,25 @@ AVO_INLINE void add_layer_norm_forward_weight(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, residual_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_scaled;
+    tile.each([&](int p, int j, bool whole) {
       const C residual_out = x_vec[p][j] + residual_vec[p][j];
-      t1 += m_round_to<X>(residual_out);
+      sum_scaled.add_product(m_round_to<X>(residual_out), C(2.3283064365386963e-10), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C mean = t1 / C(N);
-    C sum_centred = C(0);
-    C t2 = C(0);
-    tile.each([&](int p, int j) {
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_scaled.total);
+    const C mean = sum_scaled.total / C(N) * C(4294967296.0);
+    RowSum<C, V> sum_centred;
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C residual_out = x_vec[p][j] + residual_vec[p][j];
       const C centred = m_round_to<X>(residual_out) - mean;
-      sum_centred += centred;
-      t2 += centred * centred;
+      sum_centred.add(centred, j, whole);
+      t1.add_product(centred, centred, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred, t2);
-    const C residue = sum_centred / C(N);
-    const C variance = m_fma(-residue, residue, t2 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred.total, t1.total);
+    const C t2 = sum_centred.total / C(N);
+    const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+    const C variance = m_fma(-residue, residue, t1.total / C(N));
     const C rstd = m_rsqrt(eps + variance);
     const C t3 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;

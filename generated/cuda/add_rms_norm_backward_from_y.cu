@@ -2,10 +2,10 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION add_rms_norm_backward_from_y
-#define AVO_ARGUMENTS grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_ARGUMENTS residual_out_ptr, residual_out_stride, grad_y_ptr, grad_y_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
 #define AVO_PARAMETERS(X, ...) \
-  const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
-  int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
+  const X* __restrict__ residual_out_ptr, int64_t residual_out_stride, const X* __restrict__ grad_y_ptr, \
+  int64_t grad_y_stride, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
   int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
@@ -20,45 +20,45 @@ AVO_INLINE void add_rms_norm_backward_from_y(AVO_PARAMETERS(X, T)) {
   int turn = 0;
   begin_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
-  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&residual_out_to)[P], C& rstd_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&residual_out_to)[P], Vec<X, V> (&grad_y_to)[P], C& rstd_to) {
     if (row < M) {
-      tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
       tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
+      tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
       rstd_to = rstd_ptr[row];
     } else {
-      clear(grad_y_to, residual_out_to);
+      clear(residual_out_to, grad_y_to);
       rstd_to = C(0);
     }
   };
-  Vec<X, V> grad_y_next[P], residual_out_next[P];
+  Vec<X, V> residual_out_next[P], grad_y_next[P];
   C rstd_next;
-  if constexpr (kAhead) fetch(rows.first + rows.own, grad_y_next, residual_out_next, rstd_next);
+  if constexpr (kAhead) fetch(rows.first + rows.own, residual_out_next, grad_y_next, rstd_next);
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    Vec<X, V> grad_y_vec[P], residual_out_vec[P];
+    Vec<X, V> residual_out_vec[P], grad_y_vec[P];
     C rstd;
     if constexpr (kAhead) {
-      copy(grad_y_vec, grad_y_next);
       copy(residual_out_vec, residual_out_next);
+      copy(grad_y_vec, grad_y_next);
       rstd = rstd_next;
-      fetch(row + rows.step, grad_y_next, residual_out_next, rstd_next);
+      fetch(row + rows.step, residual_out_next, grad_y_next, rstd_next);
     } else {
-      fetch(row, grad_y_vec, residual_out_vec, rstd);
+      fetch(row, residual_out_vec, grad_y_vec, rstd);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += grad_y_vec[p][j] * residual_out_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(grad_y_vec[p][j], rstd * residual_out_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(t2, rstd * residual_out_vec[p][j], grad_y_vec[p][j] * rstd);
+        grad_x_out[j] = m_fma(rstd * residual_out_vec[p][j], t2, grad_y_vec[p][j] * rstd);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -2,10 +2,10 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION add_rms_norm_backward_from_y_loop
-#define AVO_ARGUMENTS grad_y_ptr, grad_y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_ARGUMENTS residual_out_ptr, residual_out_stride, grad_y_ptr, grad_y_stride, rstd_ptr, grad_x_ptr, grad_x_stride, M, N
 #define AVO_PARAMETERS(X, ...) \
-  const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ residual_out_ptr, \
-  int64_t residual_out_stride, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
+  const X* __restrict__ residual_out_ptr, int64_t residual_out_stride, const X* __restrict__ grad_y_ptr, \
+  int64_t grad_y_stride, const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, \
   int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
@@ -22,42 +22,42 @@ AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<X, V> grad_y_vec[P];
-      if (live)
-        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
-      else
-        clear(grad_y_vec);
       Vec<X, V> residual_out_vec[P];
       if (live)
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      tile.each([&](int p, int j) {
-        t1 += grad_y_vec[p][j] * residual_out_vec[p][j];
+      Vec<X, V> grad_y_vec[P];
+      if (live)
+        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
+      else
+        clear(grad_y_vec);
+      tile.each([&](int p, int j, bool whole) {
+        t1.add_product(grad_y_vec[p][j], rstd * residual_out_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
-      Vec<X, V> grad_y_vec[P];
-      if (live)
-        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
-      else
-        clear(grad_y_vec);
       Vec<X, V> residual_out_vec[P];
       if (live)
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
+      Vec<X, V> grad_y_vec[P];
+      if (live)
+        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
+      else
+        clear(grad_y_vec);
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(t2, rstd * residual_out_vec[p][j], grad_y_vec[p][j] * rstd);
+        grad_x_out[j] = m_fma(rstd * residual_out_vec[p][j], t2, grad_y_vec[p][j] * rstd);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

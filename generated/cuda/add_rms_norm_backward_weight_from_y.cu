@@ -50,12 +50,13 @@ AVO_INLINE void add_rms_norm_backward_weight_from_y(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, residual_out_vec, grad_y_vec, rstd);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += weight_vec[p][j] * grad_y_vec[p][j] * residual_out_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      const C y = rstd * residual_out_vec[p][j];
+      t1.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -64,7 +65,7 @@ AVO_INLINE void add_rms_norm_backward_weight_from_y(AVO_PARAMETERS(X, W, T)) {
       for (int j = 0; j < V; ++j) {
         const C y = rstd * residual_out_vec[p][j];
         grad_x_out[j] = m_fma(y, t2, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
-        if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
+        if (live) sum_grad_weight[p][j] = m_fma(grad_y_vec[p][j], y, sum_grad_weight[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

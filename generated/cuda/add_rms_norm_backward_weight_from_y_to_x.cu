@@ -48,12 +48,13 @@ AVO_INLINE void add_rms_norm_backward_weight_from_y_to_x(AVO_PARAMETERS(X, W, T)
     } else {
       fetch(row, residual_out_vec, grad_y_vec, rstd);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += weight_vec[p][j] * grad_y_vec[p][j] * residual_out_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      const C y = rstd * residual_out_vec[p][j];
+      t1.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

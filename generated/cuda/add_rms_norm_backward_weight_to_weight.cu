@@ -53,7 +53,7 @@ AVO_INLINE void add_rms_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C y = rstd * residual_out_vec[p][j];
-          if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
+          if (live) sum_grad_weight[p][j] = m_fma(grad_y_vec[p][j], y, sum_grad_weight[p][j]);
         }
       }
     }

@@ -23,7 +23,7 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x_loop(AVO_PARAMETERS(X, W, T)) 
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> residual_out_vec[P];
@@ -38,12 +38,13 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x_loop(AVO_PARAMETERS(X, W, T)) 
         clear(grad_y_vec);
       Vec<W, V> weight_vec[1];
       tile.load_columns(weight_vec, weight_ptr);
-      tile.each([&](int p, int j) {
-        t1 += weight_vec[p][j] * grad_y_vec[p][j] * residual_out_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        const C y = rstd * residual_out_vec[p][j];
+        t1.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

@@ -21,7 +21,7 @@ AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X, T)) {
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -34,14 +34,14 @@ AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C t2 = m_round_to<X>(residual_out);
-        t1 += t2 * t2;
+        t1.add_product(t2, t2, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C rstd = m_rsqrt(eps + t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);

@@ -43,14 +43,14 @@ AVO_INLINE void add_rms_norm_forward_weight(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, residual_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C residual_out = x_vec[p][j] + residual_vec[p][j];
       const C t2 = m_round_to<X>(residual_out);
-      t1 += t2 * t2;
+      t1.add_product(t2, t2, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C rstd = m_rsqrt(eps + t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
 #pragma unroll
     for (int p = 0; p < P; ++p) {

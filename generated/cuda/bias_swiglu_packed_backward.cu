@@ -60,14 +60,15 @@ AVO_INLINE void bias_swiglu_packed_backward(AVO_PARAMETERS(X, W, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C sums = up_vec[p][j] + up_bias_vec[p][j];
-          const C t1 = gate_vec[p][j] + gate_bias_vec[p][j];
-          const C s = m_sigmoid<A>(t1);
-          const C t2 = sums * grad_vec[p][j] * m_fma(t1, s * m_sigmoid_rest<A>(t1, s), s);
-          const C t3 = m_x_sigmoid<A>(t1) * grad_vec[p][j];
-          grad_gate_out[j] = t2;
-          grad_up_out[j] = t3;
-          if (live) sum_grad_gate_bias[p][j] += t2;
-          if (live) sum_grad_up_bias[p][j] += t3;
+          const C t1 = sums * grad_vec[p][j];
+          const C t2 = gate_vec[p][j] + gate_bias_vec[p][j];
+          const C s = m_sigmoid<A>(t2);
+          const C t3 = m_fma(t2, s * m_sigmoid_rest<A>(t2, s), s);
+          const C t4 = m_x_sigmoid<A>(t2);
+          grad_gate_out[j] = t1 * t3;
+          grad_up_out[j] = t4 * grad_vec[p][j];
+          if (live) sum_grad_gate_bias[p][j] = m_fma(t1, t3, sum_grad_gate_bias[p][j]);
+          if (live) sum_grad_up_bias[p][j] = m_fma(t4, grad_vec[p][j], sum_grad_up_bias[p][j]);
         }
         tile.store(grad_gate_ptr + row * grad_gate_stride, p, grad_gate_out, live);
         tile.store(grad_up_ptr + row * grad_up_stride, p, grad_up_out, live);

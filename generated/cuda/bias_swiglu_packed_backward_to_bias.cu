@@ -58,8 +58,8 @@ AVO_INLINE void bias_swiglu_packed_backward_to_bias(AVO_PARAMETERS(X, W, T)) {
           const C sums = up_vec[p][j] + up_bias_vec[p][j];
           const C t1 = gate_vec[p][j] + gate_bias_vec[p][j];
           const C s = m_sigmoid<A>(t1);
-          if (live) sum_grad_gate_bias[p][j] += sums * grad_vec[p][j] * m_fma(t1, s * m_sigmoid_rest<A>(t1, s), s);
-          if (live) sum_grad_up_bias[p][j] += m_x_sigmoid<A>(t1) * grad_vec[p][j];
+          if (live) sum_grad_gate_bias[p][j] = m_fma(sums * grad_vec[p][j], m_fma(t1, s * m_sigmoid_rest<A>(t1, s), s), sum_grad_gate_bias[p][j]);
+          if (live) sum_grad_up_bias[p][j] = m_fma(m_x_sigmoid<A>(t1), grad_vec[p][j], sum_grad_up_bias[p][j]);
         }
       }
     }

@@ -43,13 +43,13 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_forward(AVO_PARAMETERS(X, 
     } else {
       fetch(row, x_vec, target_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const auto t2 = m_gt(x_vec[p][j], C(50.0));
-      t1 += m_fma(-x_vec[p][j], target_vec[p][j], m_where(m_or(t2, t2), x_vec[p][j], m_log1p(m_exp<A>(m_min(x_vec[p][j], C(50.0))))));
+      t1.add(m_fma(-x_vec[p][j], target_vec[p][j], m_where(m_or(t2, t2), x_vec[p][j], m_log1p(m_exp<A>(m_min(x_vec[p][j], C(50.0)))))), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1.total;
   }
 }
 

@@ -72,12 +72,12 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W, T)) 
     const C t2 = m_recip(total_);
     const C t3 = z_loss * C(2.0);
     const C of_target = (C(1.0) - label_smoothing) * statistic2;
-    C sum_weight = C(0);
-    tile.each([&](int p, int j) {
-      sum_weight += weight_vec[p][j];
+    RowSum<C, V> sum_weight;
+    tile.each([&](int p, int j, bool whole) {
+      sum_weight.add(weight_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight);
-    const C of_all = m_fma(sum_weight, share, of_target);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight.total);
+    const C of_all = m_fma(sum_weight.total, share, of_target);
     const C t4 = m_fma(t3, log_sum_exp, of_all);
 #pragma unroll
     for (int p = 0; p < P; ++p) {

@@ -54,28 +54,28 @@ AVO_INLINE void cross_entropy_rows_forward(AVO_PARAMETERS(X, T)) {
     const auto t1 = m_eq(C(target), ignore_index);
     const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
-    tile.each([&](int p, int j) {
+    tile.each([&](int p, int j, bool) {
       largest = m_max(largest, x_vec[p][j]);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    C t3 = C(0);
-    C t4 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t3;
+    RowSum<C, V> t4;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
-      t3 += exponential;
-      t4 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
+      t3.add(exponential, j, whole);
+      t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3, t4);
-    const C log_sum = m_log(t3);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total);
+    const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t4;
+    const C loss = log_sum - t4.total;
     const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
     const C loss__ = m_where(t2, loss_, quiet_nan<C>());
     const C t5 = m_where(t1, C(0.0), loss__);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t5;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t3;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
     if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = C(0.0);
   }

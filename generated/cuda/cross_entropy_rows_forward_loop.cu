@@ -35,13 +35,13 @@ AVO_INLINE void cross_entropy_rows_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool) {
         largest = m_max(largest, x_vec[p][j]);
       });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    C t3 = C(0);
-    C t4 = C(0);
+    RowSum<C, V> t3;
+    RowSum<C, V> t4;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -49,23 +49,23 @@ AVO_INLINE void cross_entropy_rows_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
-        t3 += exponential;
-        t4 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
+        t3.add(exponential, j, whole);
+        t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3, t4);
-    const C log_sum = m_log(t3);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total);
+    const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t4;
+    const C loss = log_sum - t4.total;
     const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
     const C loss__ = m_where(t2, loss_, quiet_nan<C>());
     const C t5 = m_where(t1, C(0.0), loss__);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t5;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t3;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
     if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = C(0.0);
   }

@@ -54,41 +54,40 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
     const C share = label_smoothing / C(N);
     const C t3 = C(1.0) - label_smoothing;
     C largest = lowest<C>();
-    C sum_weight = C(0);
-    C t4 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_weight;
+    RowSum<C, V> t4;
+    tile.each([&](int p, int j, bool whole) {
       largest = m_max(largest, x_vec[p][j]);
-      sum_weight += weight_vec[p][j];
-      t4 += m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0));
+      sum_weight.add(weight_vec[p][j], j, whole);
+      t4.add(m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight, t4);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight.total, t4.total);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    C t5 = C(0);
-    C sum_weighted = C(0);
-    C t6 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t5;
+    RowSum<C, V> sum_weighted;
+    RowSum<C, V> t6;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
-      const C weighted = weight_vec[p][j] * centred;
-      t5 += exponential;
-      sum_weighted += weighted;
-      t6 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
+      t5.add(exponential, j, whole);
+      sum_weighted.add_product(weight_vec[p][j], centred, j, whole);
+      t6.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t5, sum_weighted, t6);
-    const C log_sum = m_log(t5);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t5.total, sum_weighted.total, t6.total);
+    const C log_sum = m_log(t5.total);
     const C log_sum_exp = largest + log_sum;
-    const C others = m_fma(log_sum, sum_weight, -sum_weighted);
-    const C loss = log_sum - t6;
-    const C loss_ = loss * t4;
+    const C others = m_fma(log_sum, sum_weight.total, -sum_weighted.total);
+    const C loss = log_sum - t6.total;
+    const C loss_ = loss * t4.total;
     const C loss__ = m_fma(share, others, loss_ * t3);
     const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
     const C loss____ = m_where(t2, loss___, quiet_nan<C>());
     const C t7 = m_where(t1, C(0.0), loss____);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t7;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t5;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t5.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t4;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t4.total;
   }
 }
 

@@ -37,14 +37,14 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool) {
         largest = m_max(largest, x_vec[p][j]);
       });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    C t3 = C(0);
-    C sum_centred = C(0);
-    C t4 = C(0);
+    RowSum<C, V> t3;
+    RowSum<C, V> sum_centred;
+    RowSum<C, V> t4;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -52,26 +52,26 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest;
         const C exponential = m_exp<A>(centred);
-        t3 += exponential;
-        sum_centred += centred;
-        t4 += m_where(tile.place(target) == tile.at(p, j), centred, C(0.0));
+        t3.add(exponential, j, whole);
+        sum_centred.add(centred, j, whole);
+        t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3, sum_centred, t4);
-    const C log_sum = m_log(t3);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, sum_centred.total, t4.total);
+    const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C others = m_fma(log_sum, C(N), -sum_centred);
-    const C loss = log_sum - t4;
+    const C others = m_fma(log_sum, C(N), -sum_centred.total);
+    const C loss = log_sum - t4.total;
     const C loss_ = m_fma(share, others, loss * of_target);
     const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
     const C loss___ = m_where(t2, loss__, quiet_nan<C>());
     const C t5 = m_where(t1, C(0.0), loss___);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t5;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t3;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
     if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = C(0.0);
   }

@@ -54,12 +54,13 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS(X,
     } else {
       fetch(row, gate_vec, x_vec, grad_vec, rstd);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]) * (weight_vec[p][j] * grad_vec[p][j]);
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      const C y = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]) * rstd;
+      t1.add_product(y, weight_vec[p][j] * grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -69,7 +70,7 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS(X,
         const C t3 = m_x_sigmoid<A>(gate_vec[p][j]);
         const C y = x_vec[p][j] * t3 * rstd;
         grad_x_out[j] = t3 * m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
-        if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
+        if (live) sum_grad_weight[p][j] = m_fma(y, grad_vec[p][j], sum_grad_weight[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -56,7 +56,7 @@ AVO_INLINE void gated_rms_norm_backward_to_weight(AVO_PARAMETERS(X, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C y = x_vec[p][j] * rstd;
-          if (live) sum_grad_weight[p][j] += y * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j]);
+          if (live) sum_grad_weight[p][j] = m_fma(y, m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j], sum_grad_weight[p][j]);
         }
       }
     }

@@ -52,12 +52,13 @@ AVO_INLINE void gated_rms_norm_backward_to_x(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, gate_vec, grad_vec, rstd);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += x_vec[p][j] * (weight_vec[p][j] * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j]));
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      const C y = x_vec[p][j] * rstd;
+      t1.add_product(y, weight_vec[p][j] * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j]), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

@@ -44,13 +44,13 @@ AVO_INLINE void gated_rms_norm_forward_gate_first(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, gate_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C t2 = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]);
-      t1 += t2 * t2;
+      t1.add_product(t2, t2, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C rstd = m_rsqrt(eps + t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
 #pragma unroll
     for (int p = 0; p < P; ++p) {

@@ -22,7 +22,7 @@ AVO_INLINE void gated_rms_norm_forward_gate_first_loop(AVO_PARAMETERS(X, W, T)) 
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -35,13 +35,13 @@ AVO_INLINE void gated_rms_norm_forward_gate_first_loop(AVO_PARAMETERS(X, W, T)) 
         tile.load(gate_vec, gate_ptr + row * gate_stride);
       else
         clear(gate_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C t2 = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]);
-        t1 += t2 * t2;
+        t1.add_product(t2, t2, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C rstd = m_rsqrt(eps + t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);

@@ -42,14 +42,14 @@ AVO_INLINE void huber_loss_rows_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, target_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C distance = m_abs(x_vec[p][j] - target_vec[p][j]);
       const C inner = m_min(delta, distance);
-      t1 += inner * m_fma(-inner, C(0.5), distance);
+      t1.add_product(inner, m_fma(-inner, C(0.5), distance), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1.total;
   }
 }
 

@@ -42,13 +42,13 @@ AVO_INLINE void kl_div_rows_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, target_vec, x_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C logarithm = m_log(m_where(m_eq(target_vec[p][j], C(0.0)), C(1.0), target_vec[p][j]));
-      t1 += target_vec[p][j] * (logarithm - x_vec[p][j]);
+      t1.add_product(target_vec[p][j], logarithm - x_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1.total;
   }
 }
 

@@ -41,12 +41,12 @@ AVO_INLINE void kl_div_rows_forward_yes(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, target_vec, x_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += m_exp<A>(target_vec[p][j]) * (target_vec[p][j] - x_vec[p][j]);
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(m_exp<A>(target_vec[p][j]), target_vec[p][j] - x_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1.total;
   }
 }
 

@@ -50,12 +50,12 @@ AVO_INLINE void l2_normalize_backward(AVO_PARAMETERS(X, T)) {
       fetch(row, y_vec, grad_vec, scale, norm);
     }
     const auto t1 = m_gt(norm, eps);
-    C t2 = C(0);
-    tile.each([&](int p, int j) {
-      t2 += y_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> t2;
+    tile.each([&](int p, int j, bool whole) {
+      t2.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
-    const C along_y = m_where(t1, t2, C(0.0));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
+    const C along_y = m_where(t1, t2.total, C(0.0));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

@@ -24,7 +24,7 @@ AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X, T)) {
     const C scale = live ? scale_ptr[row] : C(0);
     const C norm = live ? norm_ptr[row] : C(0);
     const auto t1 = m_gt(norm, eps);
-    C t2 = C(0);
+    RowSum<C, V> t2;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
@@ -37,12 +37,12 @@ AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        t2 += y_vec[p][j] * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        t2.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t2);
-    const C along_y = m_where(t1, t2, C(0.0));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
+    const C along_y = m_where(t1, t2.total, C(0.0));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

@@ -42,12 +42,12 @@ AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += x_vec[p][j] * x_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(x_vec[p][j], x_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C norm = m_sqrt(t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C norm = m_sqrt(t1.total);
     const C t2 = m_max(eps, norm);
     const C scale = m_recip(t2);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;

@@ -55,16 +55,16 @@ AVO_INLINE void layer_norm_backward_bias(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
-    C sum_grad = C(0);
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_grad;
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - mean;
-      sum_grad += grad_vec[p][j];
-      t1 += (centred - residue) * grad_vec[p][j];
+      sum_grad.add(grad_vec[p][j], j, whole);
+      t1.add_product(grad_vec[p][j], rstd * (centred - residue), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t1);
-    const C t2 = -(rstd * sum_grad) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total, t1.total);
+    const C t2 = -(rstd * sum_grad.total) / C(N);
+    const C t3 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

@@ -25,8 +25,8 @@ AVO_INLINE void layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
-    C sum_grad = C(0);
-    C t1 = C(0);
+    RowSum<C, V> sum_grad;
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
@@ -39,15 +39,15 @@ AVO_INLINE void layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - mean;
-        sum_grad += grad_vec[p][j];
-        t1 += (centred - residue) * grad_vec[p][j];
+        sum_grad.add(grad_vec[p][j], j, whole);
+        t1.add_product(grad_vec[p][j], rstd * (centred - residue), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad, t1);
-    const C t2 = -(rstd * sum_grad) / C(N);
-    const C t3 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total, t1.total);
+    const C t2 = -(rstd * sum_grad.total) / C(N);
+    const C t3 = rstd * (-t1.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

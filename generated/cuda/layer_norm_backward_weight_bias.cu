@@ -58,17 +58,17 @@ AVO_INLINE void layer_norm_backward_weight_bias(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
-    C t1 = C(0);
-    C t2 = C(0);
-    tile.each([&](int p, int j) {
-      const C t3 = weight_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> t1;
+    RowSum<C, V> t2;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - mean;
-      t1 += t3;
-      t2 += (centred - residue) * t3;
+      const C y = rstd * (centred - residue);
+      t1.add_product(weight_vec[p][j], grad_vec[p][j], j, whole);
+      t2.add_product(y, weight_vec[p][j] * grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
-    const C t3 = -(rstd * t1) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
+    const C t3 = -(rstd * t1.total) / C(N);
+    const C t4 = rstd * (-t2.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -78,7 +78,7 @@ AVO_INLINE void layer_norm_backward_weight_bias(AVO_PARAMETERS(X, W, T)) {
         const C centred = x_vec[p][j] - mean;
         const C y = rstd * (centred - residue);
         grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * (weight_vec[p][j] * grad_vec[p][j]));
-        if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
+        if (live) sum_grad_weight[p][j] = m_fma(y, grad_vec[p][j], sum_grad_weight[p][j]);
         if (live) sum_grad_bias[p][j] += grad_vec[p][j];
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -56,17 +56,18 @@ AVO_INLINE void layer_norm_modulate_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, scale_vec, grad_vec, x_vec, rstd, mean, residue);
     }
-    C t1 = C(0);
-    C t2 = C(0);
-    tile.each([&](int p, int j) {
-      const C t3 = (scale_vec[p][j] + C(1.0)) * grad_vec[p][j];
+    RowSum<C, V> t1;
+    RowSum<C, V> t2;
+    tile.each([&](int p, int j, bool whole) {
+      const C t3 = scale_vec[p][j] + C(1.0);
       const C centred = x_vec[p][j] - mean;
-      t1 += t3;
-      t2 += (centred - residue) * t3;
+      const C y = rstd * (centred - residue);
+      t1.add_product(t3, grad_vec[p][j], j, whole);
+      t2.add_product(y, t3 * grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
-    const C t3 = -(rstd * t1) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
+    const C t3 = -(rstd * t1.total) / C(N);
+    const C t4 = rstd * (-t2.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

@@ -25,8 +25,8 @@ AVO_INLINE void layer_norm_modulate_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
-    C t1 = C(0);
-    C t2 = C(0);
+    RowSum<C, V> t1;
+    RowSum<C, V> t2;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> scale_vec[P];
@@ -44,16 +44,17 @@ AVO_INLINE void layer_norm_modulate_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
-        const C t3 = (scale_vec[p][j] + C(1.0)) * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        const C t3 = scale_vec[p][j] + C(1.0);
         const C centred = x_vec[p][j] - mean;
-        t1 += t3;
-        t2 += (centred - residue) * t3;
+        const C y = rstd * (centred - residue);
+        t1.add_product(t3, grad_vec[p][j], j, whole);
+        t2.add_product(y, t3 * grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1, t2);
-    const C t3 = -(rstd * t1) / C(N);
-    const C t4 = rstd * (rstd * (-t2 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
+    const C t3 = -(rstd * t1.total) / C(N);
+    const C t4 = rstd * (-t2.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

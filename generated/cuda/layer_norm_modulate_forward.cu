@@ -46,24 +46,25 @@ AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, scale_vec, x_vec, shift_vec);
     }
-    C sum_x = C(0);
-    tile.each([&](int p, int j) {
-      sum_x += x_vec[p][j];
+    RowSum<C, V> sum_scaled;
+    tile.each([&](int p, int j, bool whole) {
+      sum_scaled.add_product(x_vec[p][j], C(2.3283064365386963e-10), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_x);
-    const C mean = sum_x / C(N);
-    C sum_centred = C(0);
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_scaled.total);
+    const C mean = sum_scaled.total / C(N) * C(4294967296.0);
+    RowSum<C, V> sum_centred;
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - mean;
-      sum_centred += centred;
-      t1 += centred * centred;
+      sum_centred.add(centred, j, whole);
+      t1.add_product(centred, centred, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred, t1);
-    const C residue = sum_centred / C(N);
-    const C variance = m_fma(-residue, residue, t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred.total, t1.total);
+    const C t2 = sum_centred.total / C(N);
+    const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+    const C variance = m_fma(-residue, residue, t1.total / C(N));
     const C rstd = m_rsqrt(eps + variance);
-    const C t2 = -(residue * rstd);
+    const C t3 = -(residue * rstd);
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
@@ -74,7 +75,7 @@ AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = m_fma(centred, rstd, t2);
+        const C y = m_fma(centred, rstd, t3);
         y_out[j] = m_fma(scale_vec[p][j] + C(1.0), y, shift_vec[p][j]);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

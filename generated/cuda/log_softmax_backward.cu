@@ -41,18 +41,18 @@ AVO_INLINE void log_softmax_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec);
     }
-    C sum_grad = C(0);
-    tile.each([&](int p, int j) {
-      sum_grad += grad_vec[p][j];
+    RowSum<C, V> sum_grad;
+    tile.each([&](int p, int j, bool whole) {
+      sum_grad.add(grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(-m_exp<A>(y_vec[p][j]), sum_grad, grad_vec[p][j]);
+        grad_x_out[j] = m_fma(-m_exp<A>(y_vec[p][j]), sum_grad.total, grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -21,7 +21,7 @@ AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C sum_grad = C(0);
+    RowSum<C, V> sum_grad;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
@@ -29,11 +29,11 @@ AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        sum_grad += grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        sum_grad.add(grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -50,7 +50,7 @@ AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(-m_exp<A>(y_vec[p][j]), sum_grad, grad_vec[p][j]);
+        grad_x_out[j] = m_fma(-m_exp<A>(y_vec[p][j]), sum_grad.total, grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

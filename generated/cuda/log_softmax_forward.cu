@@ -42,17 +42,17 @@ AVO_INLINE void log_softmax_forward(AVO_PARAMETERS(X, T)) {
       fetch(row, x_vec);
     }
     C max_x = lowest<C>();
-    tile.each([&](int p, int j) {
+    tile.each([&](int p, int j, bool) {
       max_x = m_max(max_x, x_vec[p][j]);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C shifted = x_vec[p][j] - max_x;
-      t1 += m_exp<A>(shifted);
+      t1.add(m_exp<A>(shifted), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = m_log(t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = m_log(t1.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;

@@ -28,12 +28,12 @@ AVO_INLINE void log_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool) {
         max_x = m_max(max_x, x_vec[p][j]);
       });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -41,13 +41,13 @@ AVO_INLINE void log_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C shifted = x_vec[p][j] - max_x;
-        t1 += m_exp<A>(shifted);
+        t1.add(m_exp<A>(shifted), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = m_log(t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = m_log(t1.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

@@ -42,13 +42,13 @@ AVO_INLINE void mse_loss_rows_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, target_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
       const C t2 = x_vec[p][j] - target_vec[p][j];
-      t1 += t2 * t2;
+      t1.add_product(t2, t2, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1.total;
   }
 }
 

@@ -20,7 +20,7 @@ AVO_INLINE void mse_loss_rows_forward_loop(AVO_PARAMETERS(X, T)) {
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -33,13 +33,13 @@ AVO_INLINE void mse_loss_rows_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(target_vec, target_ptr + row * target_stride);
       else
         clear(target_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C t2 = x_vec[p][j] - target_vec[p][j];
-        t1 += t2 * t2;
+        t1.add_product(t2, t2, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1.total;
   }
 }
 

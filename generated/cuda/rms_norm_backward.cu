@@ -46,19 +46,19 @@ AVO_INLINE void rms_norm_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, grad_vec, rstd);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += x_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(grad_vec[p][j], x_vec[p][j] * rstd, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(t2, x_vec[p][j] * rstd, rstd * grad_vec[p][j]);
+        grad_x_out[j] = m_fma(x_vec[p][j] * rstd, t2, rstd * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

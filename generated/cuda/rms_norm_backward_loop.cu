@@ -22,7 +22,7 @@ AVO_INLINE void rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -35,12 +35,12 @@ AVO_INLINE void rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        t1 += x_vec[p][j] * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        t1.add_product(grad_vec[p][j], x_vec[p][j] * rstd, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -57,7 +57,7 @@ AVO_INLINE void rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(t2, x_vec[p][j] * rstd, rstd * grad_vec[p][j]);
+        grad_x_out[j] = m_fma(x_vec[p][j] * rstd, t2, rstd * grad_vec[p][j]);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -22,7 +22,7 @@ AVO_INLINE void rms_norm_backward_weight_one_plus_weight_to_x_loop(AVO_PARAMETER
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -37,12 +37,13 @@ AVO_INLINE void rms_norm_backward_weight_one_plus_weight_to_x_loop(AVO_PARAMETER
         clear(grad_vec);
       Vec<W, V> weight_vec[1];
       tile.load_columns(weight_vec, weight_ptr);
-      tile.each([&](int p, int j) {
-        t1 += x_vec[p][j] * ((weight_vec[p][j] + C(1.0)) * grad_vec[p][j]);
+      tile.each([&](int p, int j, bool whole) {
+        const C y = x_vec[p][j] * rstd;
+        t1.add_product(y, (weight_vec[p][j] + C(1.0)) * grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C t2 = rstd * (rstd * (-t1 / C(N)));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C t2 = rstd * (-t1.total / C(N));
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;

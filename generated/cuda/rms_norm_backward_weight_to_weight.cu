@@ -52,7 +52,7 @@ AVO_INLINE void rms_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C y = x_vec[p][j] * rstd;
-          if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
+          if (live) sum_grad_weight[p][j] = m_fma(y, grad_vec[p][j], sum_grad_weight[p][j]);
         }
       }
     }

@@ -40,12 +40,12 @@ AVO_INLINE void rms_norm_forward_weight(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += x_vec[p][j] * x_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(x_vec[p][j], x_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C rstd = m_rsqrt(eps + t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
 #pragma unroll
     for (int p = 0; p < P; ++p) {

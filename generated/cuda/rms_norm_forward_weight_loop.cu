@@ -20,7 +20,7 @@ AVO_INLINE void rms_norm_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -28,12 +28,12 @@ AVO_INLINE void rms_norm_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
-        t1 += x_vec[p][j] * x_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        t1.add_product(x_vec[p][j], x_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
-    const C rstd = m_rsqrt(eps + t1 / C(N));
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);

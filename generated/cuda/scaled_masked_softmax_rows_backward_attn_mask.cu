@@ -41,11 +41,11 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask(AVO_PARAMETERS(X, 
     } else {
       fetch(row, y_vec, grad_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += y_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -53,7 +53,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask(AVO_PARAMETERS(X, 
       C grad_attn_mask_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C t2 = y_vec[p][j] * (grad_vec[p][j] - t1);
+        const C t2 = y_vec[p][j] * (grad_vec[p][j] - t1.total);
         grad_x_out[j] = scale * t2;
         grad_attn_mask_out[j] = t2;
       }

@@ -46,11 +46,11 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last(AVO_PARAMETER
     } else {
       fetch(row, y_vec, grad_vec, last);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += y_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -58,7 +58,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last(AVO_PARAMETER
       C grad_attn_mask_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1), C(0.0));
+        const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1.total), C(0.0));
         grad_x_out[j] = scale * of_score;
         grad_attn_mask_out[j] = of_score;
       }

@@ -21,7 +21,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_loop(AVO_PARAMETER
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
@@ -34,11 +34,11 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_loop(AVO_PARAMETER
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        t1 += y_vec[p][j] * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        t1.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -56,7 +56,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_loop(AVO_PARAMETER
       C grad_attn_mask_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C t2 = y_vec[p][j] * (grad_vec[p][j] - t1);
+        const C t2 = y_vec[p][j] * (grad_vec[p][j] - t1.total);
         grad_x_out[j] = scale * t2;
         grad_attn_mask_out[j] = t2;
       }

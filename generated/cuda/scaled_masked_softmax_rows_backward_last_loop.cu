@@ -22,7 +22,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_last_loop(AVO_PARAMETERS(X, 
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const int64_t last = live ? last_ptr[row] : int64_t(0);
-    C t1 = C(0);
+    RowSum<C, V> t1;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
@@ -35,11 +35,11 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_last_loop(AVO_PARAMETERS(X, 
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        t1 += y_vec[p][j] * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        t1.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -56,7 +56,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_last_loop(AVO_PARAMETERS(X, 
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1), C(0.0));
+        const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1.total), C(0.0));
         grad_x_out[j] = scale * of_score;
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -42,19 +42,19 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X, T
       fetch(row, x_vec, attn_mask_vec);
     }
     C max_score = lowest<C>();
-    tile.each([&](int p, int j) {
+    tile.each([&](int p, int j, bool) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
       max_score = m_max(max_score, score);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_score);
-    C sum_shifted = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_shifted;
+    tile.each([&](int p, int j, bool whole) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
       const C shifted = m_exp<A>(score - max_score);
-      sum_shifted += shifted;
+      sum_shifted.add(shifted, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t1 = m_recip(sum_shifted);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t1 = m_recip(sum_shifted.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -63,7 +63,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X, T
       for (int j = 0; j < V; ++j) {
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
         const C shifted = m_exp<A>(score - max_score);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -36,14 +36,14 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(AVO_PARAM
         tile.load(attn_mask_vec, attn_mask_ptr + row * attn_mask_stride);
       else
         clear(attn_mask_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool) {
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
         max_score = m_max(max_score, score_);
       });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, max_score);
-    C sum_shifted = C(0);
+    RowSum<C, V> sum_shifted;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -56,15 +56,15 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(AVO_PARAM
         tile.load(attn_mask_vec, attn_mask_ptr + row * attn_mask_stride);
       else
         clear(attn_mask_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
         const C shifted = m_exp<A>(score_ - max_score);
-        sum_shifted += shifted;
+        sum_shifted.add(shifted, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t1 = m_recip(sum_shifted);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t1 = m_recip(sum_shifted.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -84,7 +84,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(AVO_PARAM
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
         const C shifted = m_exp<A>(score_ - max_score);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

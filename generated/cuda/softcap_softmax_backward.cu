@@ -55,11 +55,11 @@ AVO_INLINE void softcap_softmax_backward(AVO_PARAMETERS(X, T)) {
     }
     const C t1 = m_recip(cap);
     const C t2 = -statistic0;
-    C t3 = C(0);
-    tile.each([&](int p, int j) {
-      t3 += statistic1 * y_vec[p][j] * -grad_vec[p][j];
+    RowSum<C, V> t3;
+    tile.each([&](int p, int j, bool whole) {
+      t3.add_product(statistic1 * y_vec[p][j], -grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -68,7 +68,7 @@ AVO_INLINE void softcap_softmax_backward(AVO_PARAMETERS(X, T)) {
       for (int j = 0; j < V; ++j) {
         const C t4 = m_tanh(m_quotient<A>(x_vec[p][j], cap, t1));
         const C shifted = m_exp<A>(m_fma(cap, t4, t2));
-        grad_x_out[j] = m_quotient<A>(m_fma(-t4, t4, C(1.0)) * (cap * (shifted * m_fma(statistic1, grad_vec[p][j], t3))), cap, t1);
+        grad_x_out[j] = m_quotient<A>(m_fma(-t4, t4, C(1.0)) * (cap * (shifted * m_fma(statistic1, grad_vec[p][j], t3.total))), cap, t1);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -44,17 +44,17 @@ AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
     }
     const C t1 = m_recip(cap);
     C t2 = lowest<C>();
-    tile.each([&](int p, int j) {
+    tile.each([&](int p, int j, bool) {
       t2 = m_max(t2, cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
-    C sum_shifted = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_shifted;
+    tile.each([&](int p, int j, bool whole) {
       const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
-      sum_shifted += shifted;
+      sum_shifted.add(shifted, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t3 = m_recip(sum_shifted);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t3 = m_recip(sum_shifted.total);
     if (live && thread == 0 && statistic0_ptr) statistic0_ptr[row] = t2;
     if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t3;
 #pragma unroll
@@ -64,7 +64,7 @@ AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted, t3);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t3);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -31,12 +31,12 @@ AVO_INLINE void softcap_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool) {
         t2 = m_max(t2, cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)));
       });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
-    C sum_shifted = C(0);
+    RowSum<C, V> sum_shifted;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -44,13 +44,13 @@ AVO_INLINE void softcap_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
-        sum_shifted += shifted;
+        sum_shifted.add(shifted, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t3 = m_recip(sum_shifted);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t3 = m_recip(sum_shifted.total);
     if (live && thread == 0 && statistic0_ptr) statistic0_ptr[row] = t2;
     if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t3;
     for (int64_t column = 0; column < N; column += T * V) {
@@ -65,7 +65,7 @@ AVO_INLINE void softcap_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted, t3);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t3);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

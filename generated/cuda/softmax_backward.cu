@@ -40,18 +40,18 @@ AVO_INLINE void softmax_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec);
     }
-    C t1 = C(0);
-    tile.each([&](int p, int j) {
-      t1 += y_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t1);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - t1);
+        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - t1.total);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -42,17 +42,17 @@ AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
       fetch(row, x_vec);
     }
     C max_x = lowest<C>();
-    tile.each([&](int p, int j) {
+    tile.each([&](int p, int j, bool) {
       max_x = m_max(max_x, x_vec[p][j]);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
-    C sum_shifted = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_shifted;
+    tile.each([&](int p, int j, bool whole) {
       const C shifted = m_exp<A>(x_vec[p][j] - max_x);
-      sum_shifted += shifted;
+      sum_shifted.add(shifted, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t1 = m_recip(sum_shifted);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t1 = m_recip(sum_shifted.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
@@ -60,7 +60,7 @@ AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C shifted = m_exp<A>(x_vec[p][j] - max_x);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -28,12 +28,12 @@ AVO_INLINE void softmax_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool) {
         max_x = m_max(max_x, x_vec[p][j]);
       });
     }
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
-    C sum_shifted = C(0);
+    RowSum<C, V> sum_shifted;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
@@ -41,13 +41,13 @@ AVO_INLINE void softmax_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j) {
+      tile.each([&](int p, int j, bool whole) {
         const C shifted = m_exp<A>(x_vec[p][j] - max_x);
-        sum_shifted += shifted;
+        sum_shifted.add(shifted, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t1 = m_recip(sum_shifted);
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t1 = m_recip(sum_shifted.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -60,7 +60,7 @@ AVO_INLINE void softmax_forward_loop(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C shifted = m_exp<A>(x_vec[p][j] - max_x);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted, t1);
+        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -52,12 +52,12 @@ AVO_INLINE void softmax_with_sink_backward(AVO_PARAMETERS(X, T)) {
     }
     const C share = own_ / statistic1;
     const C t1 = -share;
-    C along_y = C(0);
-    tile.each([&](int p, int j) {
-      along_y += y_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> along_y;
+    tile.each([&](int p, int j, bool whole) {
+      along_y.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, along_y);
-    const C t2 = t1 * along_y;
+    row_reduce<Sum, T, kBlock>(scratch, turn, along_y.total);
+    const C t2 = t1 * along_y.total;
     if (live && thread == 0 && grad_sink_ptr) grad_sink_ptr[row] = t2;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -65,7 +65,7 @@ AVO_INLINE void softmax_with_sink_backward(AVO_PARAMETERS(X, T)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y);
+        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y.total);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

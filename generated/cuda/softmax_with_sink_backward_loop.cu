@@ -26,7 +26,7 @@ AVO_INLINE void softmax_with_sink_backward_loop(AVO_PARAMETERS(X, T)) {
     const C statistic1 = live ? statistic1_ptr[row] : C(0);
     const C share = own_ / statistic1;
     const C t1 = -share;
-    C along_y = C(0);
+    RowSum<C, V> along_y;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
@@ -39,12 +39,12 @@ AVO_INLINE void softmax_with_sink_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        along_y += y_vec[p][j] * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        along_y.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, along_y);
-    const C t2 = t1 * along_y;
+    row_reduce<Sum, T, kBlock>(scratch, turn, along_y.total);
+    const C t2 = t1 * along_y.total;
     if (live && thread == 0 && grad_sink_ptr) grad_sink_ptr[row] = t2;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
@@ -62,7 +62,7 @@ AVO_INLINE void softmax_with_sink_backward_loop(AVO_PARAMETERS(X, T)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y);
+        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y.total);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

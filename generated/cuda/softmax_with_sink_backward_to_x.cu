@@ -40,18 +40,18 @@ AVO_INLINE void softmax_with_sink_backward_to_x(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec);
     }
-    C along_y = C(0);
-    tile.each([&](int p, int j) {
-      along_y += y_vec[p][j] * grad_vec[p][j];
+    RowSum<C, V> along_y;
+    tile.each([&](int p, int j, bool whole) {
+      along_y.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, along_y);
+    row_reduce<Sum, T, kBlock>(scratch, turn, along_y.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y);
+        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y.total);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

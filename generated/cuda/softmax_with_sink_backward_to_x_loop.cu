@@ -20,7 +20,7 @@ AVO_INLINE void softmax_with_sink_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
-    C along_y = C(0);
+    RowSum<C, V> along_y;
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
@@ -33,11 +33,11 @@ AVO_INLINE void softmax_with_sink_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      tile.each([&](int p, int j) {
-        along_y += y_vec[p][j] * grad_vec[p][j];
+      tile.each([&](int p, int j, bool whole) {
+        along_y.add_product(y_vec[p][j], grad_vec[p][j], j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, along_y);
+    row_reduce<Sum, T, kBlock>(scratch, turn, along_y.total);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       constexpr int p = 0;
@@ -54,7 +54,7 @@ AVO_INLINE void softmax_with_sink_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
       C grad_x_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y);
+        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y.total);
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -48,19 +48,19 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
       fetch(row, x_vec, sink);
     }
     C max_x = lowest<C>();
-    tile.each([&](int p, int j) {
+    tile.each([&](int p, int j, bool) {
       max_x = m_max(max_x, x_vec[p][j]);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     const C largest = m_max(sink, max_x);
     const C t1 = m_exp<A>(sink - largest);
-    C sum_shifted = C(0);
-    tile.each([&](int p, int j) {
+    RowSum<C, V> sum_shifted;
+    tile.each([&](int p, int j, bool whole) {
       const C shifted = m_exp<A>(x_vec[p][j] - largest);
-      sum_shifted += shifted;
+      sum_shifted.add(shifted, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted);
-    const C t2 = sum_shifted + t1;
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    const C t2 = sum_shifted.total + t1;
     const C t3 = m_recip(t2);
     if (live && thread == 0 && own_ptr) own_ptr[row] = t1;
     if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t2;

@@ -312,6 +312,7 @@ struct Whole {
   template <class C> static AVO_INLINE Vec<C> load(const C *p) { return Vec<C>::load(p); }
   template <class C> static AVO_INLINE void store(C *p, Vec<C> v) { v.store(p); }
   template <class C> static AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) { return sums + v; }
+  template <class C> static AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> a, Vec<C> b) { return m_fma(a, b, sums); }
   template <class C> static AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) {
     return each<C>([](auto a, auto b) AVO_LAMBDA { return keep_larger(a, b); }, most, v);
   }
@@ -335,6 +336,9 @@ struct Tail {
   template <class C> AVO_INLINE Vec<C> load(const C *p) const;
   template <class C> AVO_INLINE void store(C *p, Vec<C> v) const;
   template <class C> AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) const { return m_where(mask<C>(), sums + v, sums); }
+  template <class C> AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> a, Vec<C> b) const {
+    return m_where(mask<C>(), m_fma(a, b, sums), sums);
+  }
   template <class C> AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) const {
     return m_where(mask<C>(), Whole::amax(most, v), most);
   }

@@ -17,6 +17,40 @@ struct Min {
   template <class C> AVO_INLINE static C apply(C a, C b) { return m_min(a, b); }
 };
 
+// The sum of a thread's elements of a row: within a whole vector in pairs, pairs of pairs and so on, so that few
+// roundings follow one another; then from vector to vector. Of two products that are added the second is not rounded
+// before.
+template <class C, int V> struct RowSum {
+  C total = C(0);
+
+  // Element j of a vector.
+  AVO_INLINE void add(C value, int j, bool whole) {
+    if (whole) join(value, j, 0);
+    else total += value;
+  }
+  AVO_INLINE void add_product(C a, C b, int j, bool whole) {
+    if (!whole || V == 1) total = m_fma(a, b, total);
+    else if (j % 2) join(m_fma(a, b, waiting[0]), j, 1);
+    else join(a * b, j, 0);
+  }
+
+private:
+  C waiting[4] = {}; // the left one of each pair, pair of pairs, ...
+
+  AVO_INLINE void join(C value, int j, int level) {
+#pragma unroll
+    for (int k = 0; (1 << k) < V; ++k) {
+      if (k < level) continue;
+      if ((j >> k) % 2 == 0) {
+        waiting[k] = value;
+        return;
+      }
+      value = waiting[k] + value;
+    }
+    total += value;
+  }
+};
+
 // Shared memory for the reductions of rows that span several warps, or several blocks of a cluster (T > kBlock). Two
 // buffers take turns, so that one barrier a reduction is enough: a thread writes a buffer again only after the barrier
 // of the reduction in between.

@@ -47,18 +47,18 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
     return columns - first - Index(thread / kSpan * kSpan * V) > at(p, 0);
   }
 
-  // f(p, j) for every element that exists, in ascending order; without a test for each where a vector is whole.
+  // f(p, j, whole) for every element that exists, in ascending order; without a test for each where a vector is whole.
   template <class F> AVO_INLINE void each(const F &f) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       const Index own = left(p);
       if (kAligned ? exists(p) : own >= V) {
 #pragma unroll
-        for (int j = 0; j < V; ++j) f(p, j);
+        for (int j = 0; j < V; ++j) f(p, j, true);
       } else if (!kAligned && own > 0) {
 #pragma unroll
         for (int j = 0; j < V - 1; ++j)
-          if (Index(j) < own) f(p, j);
+          if (Index(j) < own) f(p, j, false);
       }
     }
   }
