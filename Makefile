@@ -2,7 +2,7 @@
 # index for pip; everything else goes into .venv.
 #
 #     make demo       semantic search with a real sentence model, before and after the replacement of its modules
-#     make test       generated sources fresh, build, lint, every test
+#     make test       build, lint, every test; one is that the generated sources are fresh
 #     make build      the libraries and CUDA kernels, in the source tree; rebuilds what changed
 #     make bench      times beside torch and, on a GPU, beside every kernel package that is installed; tables and pictures
 #
@@ -60,7 +60,7 @@ build: $(TOOLS)
 demo: build $(DEMO_TOOLS)
 	PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PY) examples/semantic_search.py
 
-test: check-generated build lint check
+test: build lint check
 
 check: build $(DEMO_TOOLS)
 	AVO_OPS_CACHE="$${AVO_OPS_CACHE:-$(CURDIR)/build/cache}" $(PY) -m pytest $(PYTEST_PLUGINS) $(PYTEST_FLAGS)
