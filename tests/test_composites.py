@@ -47,12 +47,15 @@ def checked(composite: Composite, arguments: dict[str, Any], dtype: torch.dtype)
         k: v.detach().double().requires_grad_(k in wanted) if real(v) else v for k, v in arguments.items()
     }
     out, want = op(**own), composite.reference(**wide)
-    assert out.dtype == dtype and out.shape == want.shape
+    outs, wants = (v if isinstance(v, tuple) else (v,) for v in (out, want))
     close = {"rtol": 4 * RELATIVE[dtype], "atol": 4 * RELATIVE[dtype]}
-    torch.testing.assert_close(out.double(), want, **close)
-    grad = torch.randn(want.shape, dtype=torch.float64, device=want.device).to(dtype)
-    got = torch.autograd.grad(out, [own[k] for k in wanted], grad)
-    expected = torch.autograd.grad(want, [wide[k] for k in wanted], grad.double())
+    grads = []
+    for o, w in zip(outs, wants, strict=True):
+        assert o.dtype == dtype and o.shape == w.shape
+        torch.testing.assert_close(o.double(), w, **close)
+        grads.append(torch.randn(w.shape, dtype=torch.float64, device=w.device).to(dtype))
+    got = torch.autograd.grad(outs, [own[k] for k in wanted], grads)
+    expected = torch.autograd.grad(wants, [wide[k] for k in wanted], [g.double() for g in grads])
     for k, g, e in zip(wanted, got, expected, strict=True):
         assert g.dtype == own[k].dtype
         torch.testing.assert_close(g.double(), e, msg=lambda m, k=k: f"gradient of {k}: {m}", **close)

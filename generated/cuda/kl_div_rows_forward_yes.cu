@@ -43,7 +43,8 @@ AVO_INLINE void kl_div_rows_forward_yes(AVO_PARAMETERS(X, T)) {
     }
     C t1 = C(0);
     tile.each([&](int p, int j) {
-      t1 += m_exp<A>(target_vec[p][j]) * (target_vec[p][j] - x_vec[p][j]);
+      const C t2 = m_exp<A>(target_vec[p][j]);
+      t1 += t2 * (m_max(target_vec[p][j], C(-1000.0)) - m_where(m_eq(t2, C(0.0)), C(0.0), x_vec[p][j]));
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t1;
