@@ -15,7 +15,7 @@ from .record import LAST, OpDef, Sample, Tensor
 def dropout_rows(x: Tensor, seed: Tensor, p: float = 0.5) -> Tensor:
     column = torch.arange(x.shape[-1], device=x.device)
     # A factor, as in torch: what falls has a gradient of 0 also where p is 1, and the scale infinite.
-    return x * torch.where(uniform(seed, column) >= p, 1.0 / (1.0 - p), 0.0)
+    return x * torch.where(uniform(seed, column) >= p, torch.ones_like(x) / (1.0 - p), 0.0)
 
 
 def bias_dropout_add_rows(

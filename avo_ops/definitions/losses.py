@@ -177,11 +177,13 @@ def kl_div_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads
 def _to_mixture(x: Tensor, target: Tensor, beta: float) -> tuple[Tensor, Tensor]:
     """How far log(beta exp(target) + (1 - beta) exp(x)) lies below the target and below x, by their difference alone."""
     difference = target.clamp(min=_LEAST) - x.clamp(min=_LEAST)
-    rest = torch.where(difference >= 0.0, 1.0 - beta, beta)  # the weight of the smaller one
-    of_larger = -torch.log1p(torch.expm1(-difference.abs()) * rest)
+    larger = difference >= 0.0
+    # The slope of abs would be 0 where both are alike.
+    ratio = torch.expm1(torch.where(larger, -difference, difference))
+    of_larger = -torch.log1p(torch.where(larger, ratio * (1.0 - beta), ratio * beta))
     return (
-        torch.where(difference >= 0.0, of_larger, of_larger + difference),
-        torch.where(difference >= 0.0, of_larger - difference, of_larger),
+        torch.where(larger, of_larger, of_larger + difference),
+        torch.where(larger, of_larger - difference, of_larger),
     )
 
 

@@ -544,7 +544,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         Argument(
             f"grad_{r}" if several else "grad",
             "tensor",
-            several,
+            len(grad_sets) > 1,
             ret.span,
             parts=tuple(f"grad_{p}" for p in ret.parts),
         )

@@ -161,8 +161,8 @@ def by_backward_op(
             ctx.plain = take_plain(args)
             if results == 1:
                 return outs[0]
-            # Of two results, one without a gradient is None. Of more there are kernels for all gradients only.
-            ctx.set_materialize_grads(results > 2)
+            # One without a gradient is None, or zeros where there are kernels for all gradients only.
+            ctx.set_materialize_grads(not backward_op.arguments[0].optional)
             return outs[:results]
 
         @staticmethod

@@ -21,7 +21,7 @@ AVO_KERNEL void dropout_rows_forward(AVO_PARAMETERS) {
       const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
       C* y_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         part.store(y_row + c, x * m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))));
@@ -42,7 +42,7 @@ AVO_KERNEL void dropout_rows_backward(AVO_PARAMETERS) {
       const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
@@ -67,7 +67,7 @@ AVO_KERNEL void bias_dropout_add_rows_forward(AVO_PARAMETERS) {
       const C* residual_row = load_row<C>(a, 1, row, c0, n, buffer(1));
       C* y_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const int64_t seed = load_whole_number(a, 2, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
@@ -94,7 +94,7 @@ AVO_KERNEL void bias_dropout_add_rows_forward_bias(AVO_PARAMETERS) {
         const C* residual_row = load_row<C>(a, 1, row, c0, n, buffer(1));
         C* y_row = open_row<C>(a, 4, row, c0, n, buffer(2));
         const int64_t seed = load_whole_number(a, 3, row);
-        const C t1 = m_recip(C(1.0) - p_);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V bias = part.load(bias_row + c);
@@ -119,7 +119,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward(AVO_PARAMETERS) {
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       C* grad_residual_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
@@ -142,7 +142,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_to_x(AVO_PARAMETERS) {
       const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
@@ -166,7 +166,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(AVO_PARAMETERS) {
         C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
         const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
         const int64_t seed = load_whole_number(a, 1, row);
-        const C t1 = m_recip(C(1.0) - p_);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
           part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
@@ -192,7 +192,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS) {
         C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
         C* grad_residual_row = open_row<C>(a, 3, row, c0, n, buffer(2));
         const int64_t seed = load_whole_number(a, 1, row);
-        const C t1 = m_recip(C(1.0) - p_);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
           const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad;
@@ -222,7 +222,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS) {
         const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
         C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
         const int64_t seed = load_whole_number(a, 1, row);
-        const C t1 = m_recip(C(1.0) - p_);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
           const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad;

@@ -31,7 +31,7 @@ AVO_KERNEL void dropout_add_layer_norm_rows_forward(AVO_PARAMETERS) {
       C* t1_row = buffer(4);
       C* residual_out_row_ = buffer(5);
       const int64_t seed = load_whole_number(a, 4, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t2_block = V(C(0));
@@ -142,7 +142,7 @@ AVO_KERNEL void dropout_add_layer_norm_rows_backward_to_x_residual(AVO_PARAMETER
       const C rstd = load_stat<C>(a, 5, row);
       const C mean = load_stat<C>(a, 6, row);
       const C residue = load_stat<C>(a, 7, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       V t3_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -207,7 +207,7 @@ AVO_KERNEL void dropout_add_layer_norm_rows_backward(AVO_PARAMETERS) {
       const C rstd = load_stat<C>(a, 5, row);
       const C mean = load_stat<C>(a, 6, row);
       const C residue = load_stat<C>(a, 7, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       V t3_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -270,7 +270,7 @@ AVO_KERNEL void dropout_add_layer_norm_rows_backward_to_x(AVO_PARAMETERS) {
       const C rstd = load_stat<C>(a, 5, row);
       const C mean = load_stat<C>(a, 6, row);
       const C residue = load_stat<C>(a, 7, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       V t3_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -330,7 +330,7 @@ AVO_KERNEL void dropout_add_layer_norm_rows_backward_to_x_weight_bias(AVO_PARAME
       const C rstd = load_stat<C>(a, 5, row);
       const C mean = load_stat<C>(a, 6, row);
       const C residue = load_stat<C>(a, 7, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       V t3_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {

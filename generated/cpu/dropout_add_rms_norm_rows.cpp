@@ -31,7 +31,7 @@ AVO_KERNEL void dropout_add_rms_norm_rows_forward(AVO_PARAMETERS) {
       C* residual_out_row_ = buffer(4);
       C* t1_row = buffer(5);
       const int64_t seed = load_whole_number(a, 3, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t2_block = V(C(0));
@@ -110,7 +110,7 @@ AVO_KERNEL void dropout_add_rms_norm_rows_backward_to_x_residual(AVO_PARAMETERS)
       C* grad_residual_row = open_row<C>(a, 7, row, panel, buffer(4));
       const int64_t seed = load_whole_number(a, 4, row);
       const C rstd = load_stat<C>(a, 5, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t2_block[2] = {V(C(0)), V(C(0))};
@@ -163,7 +163,7 @@ AVO_KERNEL void dropout_add_rms_norm_rows_backward(AVO_PARAMETERS) {
       C* grad_residual_row = open_row<C>(a, 7, row, panel, buffer(4));
       const int64_t seed = load_whole_number(a, 4, row);
       const C rstd = load_stat<C>(a, 5, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t2_block[2] = {V(C(0)), V(C(0))};
@@ -214,7 +214,7 @@ AVO_KERNEL void dropout_add_rms_norm_rows_backward_to_x(AVO_PARAMETERS) {
       C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(3));
       const int64_t seed = load_whole_number(a, 4, row);
       const C rstd = load_stat<C>(a, 5, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t2_block[2] = {V(C(0)), V(C(0))};
@@ -262,7 +262,7 @@ AVO_KERNEL void dropout_add_rms_norm_rows_backward_to_x_weight(AVO_PARAMETERS) {
       C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(3));
       const int64_t seed = load_whole_number(a, 4, row);
       const C rstd = load_stat<C>(a, 5, row);
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       V t2_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V t2_block[2] = {V(C(0)), V(C(0))};

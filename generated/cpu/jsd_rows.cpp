@@ -31,11 +31,11 @@ AVO_KERNEL void jsd_rows_forward(AVO_PARAMETERS) {
           const V target = part.load(target_row + c);
           const V x = part.load(x_row + c);
           const V difference = m_max(target, V(C(-1000.0))) - m_max(x, V(C(-1000.0)));
-          const auto t3 = m_ge(difference, V(C(0.0)));
-          const V rest = m_where(t3, V(t1), V(beta));
-          const V t4 = m_log1p(rest * m_expm1(-m_abs(difference)));
-          const V of_larger = -t4;
-          t2_block = part.sum(t2_block, m_fma(V(t1), m_where(t3, of_larger - difference, of_larger) * m_exp(x), V(beta) * (m_where(t3, of_larger, difference - t4) * m_exp(target))));
+          const auto larger = m_ge(difference, V(C(0.0)));
+          const V ratio = m_expm1(m_where(larger, -difference, difference));
+          const V t3 = m_log1p(m_where(larger, ratio * V(t1), V(beta) * ratio));
+          const V of_larger = -t3;
+          t2_block = part.sum(t2_block, m_fma(V(t1), m_where(larger, of_larger - difference, of_larger) * m_exp(x), V(beta) * (m_where(larger, of_larger, difference - t3) * m_exp(target))));
         });
         t2_lanes = t2_lanes + t2_block;
       }
@@ -63,12 +63,12 @@ AVO_KERNEL void jsd_rows_backward(AVO_PARAMETERS) {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
         const V difference = m_max(target, V(C(-1000.0))) - m_max(x, V(C(-1000.0)));
-        const auto t2 = m_ge(difference, V(C(0.0)));
-        const V rest = m_where(t2, V(t1), V(beta));
-        const V t3 = m_log1p(rest * m_expm1(-m_abs(difference)));
-        const V of_larger = -t3;
-        part.store(grad_x_row + c, V(t1) * (m_where(t2, of_larger - difference, of_larger) * m_exp(x)) * V(grad));
-        part.store(grad_target_row + c, V(beta) * (m_where(t2, of_larger, difference - t3) * m_exp(target)) * V(grad));
+        const auto larger = m_ge(difference, V(C(0.0)));
+        const V ratio = m_expm1(m_where(larger, -difference, difference));
+        const V t2 = m_log1p(m_where(larger, ratio * V(t1), V(beta) * ratio));
+        const V of_larger = -t2;
+        part.store(grad_x_row + c, V(t1) * (m_where(larger, of_larger - difference, of_larger) * m_exp(x)) * V(grad));
+        part.store(grad_target_row + c, V(beta) * (m_where(larger, of_larger, difference - t2) * m_exp(target)) * V(grad));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
       close_row<C>(a, 4, row, c0, n, grad_target_row);
@@ -93,10 +93,10 @@ AVO_KERNEL void jsd_rows_backward_to_x(AVO_PARAMETERS) {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
         const V difference = m_max(target, V(C(-1000.0))) - m_max(x, V(C(-1000.0)));
-        const auto t2 = m_ge(difference, V(C(0.0)));
-        const V rest = m_where(t2, V(t1), V(beta));
-        const V of_larger = -m_log1p(rest * m_expm1(-m_abs(difference)));
-        part.store(grad_x_row + c, V(t1) * (m_where(t2, of_larger - difference, of_larger) * m_exp(x)) * V(grad));
+        const auto larger = m_ge(difference, V(C(0.0)));
+        const V ratio = m_expm1(m_where(larger, -difference, difference));
+        const V of_larger = -m_log1p(m_where(larger, ratio * V(t1), V(beta) * ratio));
+        part.store(grad_x_row + c, V(t1) * (m_where(larger, of_larger - difference, of_larger) * m_exp(x)) * V(grad));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
     }

@@ -43,7 +43,7 @@ AVO_INLINE void bias_dropout_add_rows_backward(AVO_PARAMETERS(X, T)) {
       } else {
         fetch(row, grad_vec, seed);
       }
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;

@@ -47,7 +47,7 @@ AVO_INLINE void bias_dropout_add_rows_forward_bias(AVO_PARAMETERS(X, W, T)) {
       } else {
         fetch(row, x_vec, residual_vec, seed);
       }
-      const C t1 = m_recip(C(1.0) - p_);
+      const C t1 = C(1.0) / (C(1.0) - p_);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);

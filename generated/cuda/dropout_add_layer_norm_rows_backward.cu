@@ -68,7 +68,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, grad_y_vec, grad_residual_out_vec, residual_out_vec, seed, rstd, mean, residue);
     }
-    const C t1 = m_recip(C(1.0) - p_);
+    const C t1 = C(1.0) / (C(1.0) - p_);
     C t2 = C(0);
     C t3 = C(0);
     tile.each([&](int p, int j) {

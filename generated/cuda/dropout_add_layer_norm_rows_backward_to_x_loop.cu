@@ -28,7 +28,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward_to_x_loop(AVO_PARAMETERS(X,
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C mean = live ? mean_ptr[row] : C(0);
     const C residue = live ? residue_ptr[row] : C(0);
-    const C t1 = m_recip(C(1.0) - p_);
+    const C t1 = C(1.0) / (C(1.0) - p_);
     C t2 = C(0);
     C t3 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {

@@ -56,7 +56,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_forward(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, residual_vec, seed);
     }
-    const C t1 = m_recip(C(1.0) - p_);
+    const C t1 = C(1.0) / (C(1.0) - p_);
     C t2 = C(0);
     tile.each([&](int p, int j) {
       const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);

@@ -24,7 +24,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_forward_loop(AVO_PARAMETERS(X, W, T)
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const int64_t seed = live ? seed_ptr[row] : int64_t(0);
-    const C t1 = m_recip(C(1.0) - p_);
+    const C t1 = C(1.0) / (C(1.0) - p_);
     C t2 = C(0);
     for (int64_t column = 0; column < N; column += T * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);

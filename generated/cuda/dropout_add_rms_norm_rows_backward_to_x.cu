@@ -57,7 +57,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x(AVO_PARAMETERS(X, W, T))
     } else {
       fetch(row, residual_out_vec, grad_y_vec, grad_residual_out_vec, seed, rstd);
     }
-    const C t1 = m_recip(C(1.0) - p_);
+    const C t1 = C(1.0) / (C(1.0) - p_);
     C t2 = C(0);
     tile.each([&](int p, int j) {
       t2 += weight_vec[p][j] * grad_y_vec[p][j] * residual_out_vec[p][j];

@@ -55,12 +55,12 @@ AVO_INLINE void jsd_rows_backward(AVO_PARAMETERS(X, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C difference = m_max(target_vec[p][j], C(-1000.0)) - m_max(x_vec[p][j], C(-1000.0));
-          const auto t2 = m_ge(difference, C(0.0));
-          const C rest = m_where(t2, t1, beta);
-          const C t3 = m_log1p(rest * m_expm1(-m_abs(difference)));
-          const C of_larger = -t3;
-          grad_x_out[j] = t1 * (m_where(t2, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j])) * grad;
-          grad_target_out[j] = beta * (m_where(t2, of_larger, difference - t3) * m_exp<A>(target_vec[p][j])) * grad;
+          const auto larger = m_ge(difference, C(0.0));
+          const C ratio = m_expm1(m_where(larger, -difference, difference));
+          const C t2 = m_log1p(m_where(larger, ratio * t1, beta * ratio));
+          const C of_larger = -t2;
+          grad_x_out[j] = t1 * (m_where(larger, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j])) * grad;
+          grad_target_out[j] = beta * (m_where(larger, of_larger, difference - t2) * m_exp<A>(target_vec[p][j])) * grad;
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
         tile.store(grad_target_ptr + row * grad_target_stride, p, grad_target_out, live);

@@ -37,11 +37,11 @@ AVO_INLINE void jsd_rows_forward_loop(AVO_PARAMETERS(X, T)) {
         clear(x_vec);
       tile.each([&](int p, int j) {
         const C difference = m_max(target_vec[p][j], C(-1000.0)) - m_max(x_vec[p][j], C(-1000.0));
-        const auto t3 = m_ge(difference, C(0.0));
-        const C rest = m_where(t3, t1, beta);
-        const C t4 = m_log1p(rest * m_expm1(-m_abs(difference)));
-        const C of_larger = -t4;
-        t2 += m_fma(t1, m_where(t3, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j]), beta * (m_where(t3, of_larger, difference - t4) * m_exp<A>(target_vec[p][j])));
+        const auto larger = m_ge(difference, C(0.0));
+        const C ratio = m_expm1(m_where(larger, -difference, difference));
+        const C t3 = m_log1p(m_where(larger, ratio * t1, beta * ratio));
+        const C of_larger = -t3;
+        t2 += m_fma(t1, m_where(larger, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j]), beta * (m_where(larger, of_larger, difference - t3) * m_exp<A>(target_vec[p][j])));
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2);
