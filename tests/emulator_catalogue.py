@@ -30,6 +30,7 @@ from catalogue import (
     as_tuple,
     assert_close,
     gradient_roundings,
+    magnified,
     number,
     of_positive,
     real,
@@ -334,7 +335,9 @@ class Operator:
             coarse = RELATIVE[pair.of("MN")] if from_result else 0.0
             roundings = base * max(1.0, coarse / RELATIVE[pair.of(result["span"])])
             gradient = gradient_roundings(self.name) * roundings
-            scale, floor = (gradient, 100.0 if n <= 3 else 0.1) if is_backward else (roundings, 0.0)
+            scale, floor = roundings * magnified(self.record, n), 0.0
+            if is_backward:
+                scale, floor = gradient, 100.0 if n <= 3 else 0.1
             floor += torch.finfo(pair.of(result["span"])).tiny  # below it a rounding is absolute
             assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
 

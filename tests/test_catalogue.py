@@ -28,6 +28,7 @@ from catalogue import (
     gradients,
     incoming,
     leaves,
+    magnified,
     own_gradients,
     real,
     reference,
@@ -74,16 +75,14 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
     arguments = build(call, dtype, device)
     out = run(record, arguments)
     # A result that another one uses is rounded first, as in the two calls that the operator replaces.
-    # The norm of two or three elements that hardly differ shows it more.
     roundings = 1 if len(record.results) == 1 else 3
-    magnified = 4 if roundings > 1 and 1 < out[0].shape[-1] <= 3 else 1
     for i, (got, want) in enumerate(zip(out, reference(record, arguments), strict=True)):
         assert_close(
             got,
             want,
             result_dtype(record, record.results[i], arguments),
             f"{name} {call} result {i}",
-            roundings * magnified * scale,
+            roundings * magnified(record, got.shape[-1]) * scale,
             # A sum over the row is as exact as its terms.
             1.0
             if got.shape[-1] == 1 and want.shape != next(iter(tensors(arguments).values())).shape
