@@ -179,7 +179,9 @@ def _to_mixture(x: Tensor, target: Tensor, beta: float) -> tuple[Tensor, Tensor]
     difference = target.clamp(min=_LEAST) - x.clamp(min=_LEAST)
     larger = difference >= 0.0
     # The slope of abs would be 0 where both are alike.
-    ratio = torch.expm1(torch.where(larger, -difference, difference))
+    below = torch.where(larger, -difference, difference)
+    # The derivative of expm1, which is expm1 + 1, would lose what is small.
+    ratio = torch.where(below > -1.0, torch.expm1(below.clamp(min=-1.0)), torch.exp(below) - 1.0)
     of_larger = -torch.log1p(torch.where(larger, ratio * (1.0 - beta), ratio * beta))
     return (
         torch.where(larger, of_larger, of_larger + difference),

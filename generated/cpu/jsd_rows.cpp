@@ -32,7 +32,8 @@ AVO_KERNEL void jsd_rows_forward(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V difference = m_max(target, V(C(-1000.0))) - m_max(x, V(C(-1000.0)));
           const auto larger = m_ge(difference, V(C(0.0)));
-          const V ratio = m_expm1(m_where(larger, -difference, difference));
+          const V below = m_where(larger, -difference, difference);
+          const V ratio = m_where(m_gt(below, V(C(-1.0))), m_expm1(m_max(below, V(C(-1.0)))), m_exp(below) - V(C(1.0)));
           const V t3 = m_log1p(m_where(larger, ratio * V(t1), V(beta) * ratio));
           const V of_larger = -t3;
           t2_block = part.sum(t2_block, m_fma(V(t1), m_where(larger, of_larger - difference, of_larger) * m_exp(x), V(beta) * (m_where(larger, of_larger, difference - t3) * m_exp(target))));
@@ -64,7 +65,8 @@ AVO_KERNEL void jsd_rows_backward(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V difference = m_max(target, V(C(-1000.0))) - m_max(x, V(C(-1000.0)));
         const auto larger = m_ge(difference, V(C(0.0)));
-        const V ratio = m_expm1(m_where(larger, -difference, difference));
+        const V below = m_where(larger, -difference, difference);
+        const V ratio = m_where(m_gt(below, V(C(-1.0))), m_expm1(m_max(below, V(C(-1.0)))), m_exp(below) - V(C(1.0)));
         const V t2 = m_log1p(m_where(larger, ratio * V(t1), V(beta) * ratio));
         const V of_larger = -t2;
         part.store(grad_x_row + c, V(t1) * (m_where(larger, of_larger - difference, of_larger) * m_exp(x)) * V(grad));
@@ -94,7 +96,8 @@ AVO_KERNEL void jsd_rows_backward_to_x(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V difference = m_max(target, V(C(-1000.0))) - m_max(x, V(C(-1000.0)));
         const auto larger = m_ge(difference, V(C(0.0)));
-        const V ratio = m_expm1(m_where(larger, -difference, difference));
+        const V below = m_where(larger, -difference, difference);
+        const V ratio = m_where(m_gt(below, V(C(-1.0))), m_expm1(m_max(below, V(C(-1.0)))), m_exp(below) - V(C(1.0)));
         const V of_larger = -m_log1p(m_where(larger, ratio * V(t1), V(beta) * ratio));
         part.store(grad_x_row + c, V(t1) * (m_where(larger, of_larger - difference, of_larger) * m_exp(x)) * V(grad));
       });

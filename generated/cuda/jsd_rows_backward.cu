@@ -56,7 +56,8 @@ AVO_INLINE void jsd_rows_backward(AVO_PARAMETERS(X, T)) {
         for (int j = 0; j < V; ++j) {
           const C difference = m_max(target_vec[p][j], C(-1000.0)) - m_max(x_vec[p][j], C(-1000.0));
           const auto larger = m_ge(difference, C(0.0));
-          const C ratio = m_expm1(m_where(larger, -difference, difference));
+          const C below = m_where(larger, -difference, difference);
+          const C ratio = m_where(m_gt(below, C(-1.0)), m_expm1(m_max(below, C(-1.0))), m_exp<A>(below) - C(1.0));
           const C t2 = m_log1p(m_where(larger, ratio * t1, beta * ratio));
           const C of_larger = -t2;
           grad_x_out[j] = t1 * (m_where(larger, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j])) * grad;

@@ -50,7 +50,8 @@ AVO_INLINE void jsd_rows_forward(AVO_PARAMETERS(X, T)) {
     tile.each([&](int p, int j) {
       const C difference = m_max(target_vec[p][j], C(-1000.0)) - m_max(x_vec[p][j], C(-1000.0));
       const auto larger = m_ge(difference, C(0.0));
-      const C ratio = m_expm1(m_where(larger, -difference, difference));
+      const C below = m_where(larger, -difference, difference);
+      const C ratio = m_where(m_gt(below, C(-1.0)), m_expm1(m_max(below, C(-1.0))), m_exp<A>(below) - C(1.0));
       const C t3 = m_log1p(m_where(larger, ratio * t1, beta * ratio));
       const C of_larger = -t3;
       t2 += m_fma(t1, m_where(larger, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j]), beta * (m_where(larger, of_larger, difference - t3) * m_exp<A>(target_vec[p][j])));
