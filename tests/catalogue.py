@@ -116,6 +116,14 @@ def gradient_roundings(name: str) -> int:
     return 8 if float((other - one).abs().max()) > 1.5 * rounding else 4
 
 
+def magnified(record: OpDef, n: int) -> int:
+    """How many times the rounding of a result that another one uses shows in that.
+
+    In the norm of two or three elements more: they may hardly differ.
+    """
+    return 4 if len(record.results) > 1 and 1 < n <= 3 else 1
+
+
 # Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
 RELATIVE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
 

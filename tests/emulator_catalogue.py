@@ -30,6 +30,7 @@ from catalogue import (
     as_tuple,
     assert_close,
     gradient_roundings,
+    magnified,
     number,
     of_positive,
     real,
@@ -47,7 +48,7 @@ TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f6
 
 
 EVERYTHING = os.environ.get("AVO_OPS_EMULATOR") == "all"
-MANY = 20  # families
+MANY_FAMILIES, MANY_KERNELS = 20, 600
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
 FORMULA_WIDTHS = (7, 300)
@@ -334,7 +335,9 @@ class Operator:
             coarse = RELATIVE[pair.of("MN")] if from_result else 0.0
             roundings = base * max(1.0, coarse / RELATIVE[pair.of(result["span"])])
             gradient = gradient_roundings(self.name) * roundings
-            scale, floor = (gradient, 100.0 if n <= 3 else 0.1) if is_backward else (roundings, 0.0)
+            scale, floor = roundings * magnified(self.record, n), 0.0
+            if is_backward:
+                scale, floor = gradient, 100.0 if n <= 3 else 0.1
             floor += torch.finfo(pair.of(result["span"])).tiny  # below it a rounding is absolute
             assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
 
@@ -403,10 +406,17 @@ def families_of(name: str) -> int:
     return len(families(name))
 
 
+def has_many(name: str) -> bool:
+    """Whether an operator has many families or kernels, as norms have."""
+    found = families(name)
+    kernels = sum(len(rows) for family in found for rows in FAMILIES[family]["variants"].values())
+    return len(found) > MANY_FAMILIES or kernels > MANY_KERNELS
+
+
 def chosen() -> list[str]:
-    """The representatives; of those of many families (norms, of a thousand kernels each) the one of the fewest that sums over
-    rows, but for AVO_OPS_EMULATOR=all."""
-    many = [name for name in REPRESENTATIVES if families_of(name) > MANY]
+    """The representatives; of those of many kernels (norms, of about a thousand each) the one of the fewest families that
+    sums over rows, but for AVO_OPS_EMULATOR=all."""
+    many = [name for name in REPRESENTATIVES if has_many(name)]
     kept = min((name for name in many if any(FAMILIES[f]["sums"] for f in families(name))), key=families_of)
     return [n for n in REPRESENTATIVES if EVERYTHING or n not in many or n == kept]
 

@@ -28,6 +28,7 @@ from catalogue import (
     gradients,
     incoming,
     leaves,
+    magnified,
     own_gradients,
     real,
     reference,
@@ -81,7 +82,7 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
             want,
             result_dtype(record, record.results[i], arguments),
             f"{name} {call} result {i}",
-            roundings * scale,
+            roundings * magnified(record, got.shape[-1]) * scale,
             # A sum over the row is as exact as its terms.
             1.0
             if got.shape[-1] == 1 and want.shape != next(iter(tensors(arguments).values())).shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -47,12 +48,15 @@ def checked(composite: Composite, arguments: dict[str, Any], dtype: torch.dtype)
         k: v.detach().double().requires_grad_(k in wanted) if real(v) else v for k, v in arguments.items()
     }
     out, want = op(**own), composite.reference(**wide)
-    assert out.dtype == dtype and out.shape == want.shape
+    outs, wants = (v if isinstance(v, tuple) else (v,) for v in (out, want))
     close = {"rtol": 4 * RELATIVE[dtype], "atol": 4 * RELATIVE[dtype]}
-    torch.testing.assert_close(out.double(), want, **close)
-    grad = torch.randn(want.shape, dtype=torch.float64, device=want.device).to(dtype)
-    got = torch.autograd.grad(out, [own[k] for k in wanted], grad)
-    expected = torch.autograd.grad(want, [wide[k] for k in wanted], grad.double())
+    grads = []
+    for o, w in zip(outs, wants, strict=True):
+        assert o.dtype == dtype and o.shape == w.shape
+        torch.testing.assert_close(o.double(), w, **close)
+        grads.append(torch.randn(w.shape, dtype=torch.float64, device=w.device).to(dtype))
+    got = torch.autograd.grad(outs, [own[k] for k in wanted], grads)
+    expected = torch.autograd.grad(wants, [wide[k] for k in wanted], [g.double() for g in grads])
     for k, g, e in zip(wanted, got, expected, strict=True):
         assert g.dtype == own[k].dtype
         torch.testing.assert_close(g.double(), e, msg=lambda m, k=k: f"gradient of {k}: {m}", **close)
@@ -158,6 +162,95 @@ def test_refusals(arguments: dict[str, Any], message: str) -> None:
         torch.ops.avo.cross_entropy(**{**good, **arguments})
 
 
+# ---- divergences ----
+
+
+def _entropies(beta: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    """Log-probabilities with zeros on either side and on both, the loss and its gradients by probabilities, in float64."""
+    generator = torch.Generator().manual_seed(5)
+    x, target = torch.randn(2, 4, 33, generator=generator, dtype=torch.float64)
+    x[:, :5] = -torch.inf  # the student never says what a class of the first 3 is
+    target[:, 3:9] = -torch.inf
+    x, target = x.log_softmax(-1), target.log_softmax(-1)
+    p, q = target.exp(), x.exp()
+    logs = [torch.where(v == 0, 0.0, v.where(v > 0, 1.0).log()) for v in (p, q, beta * p + (1 - beta) * q)]
+    loss = beta * p * (logs[0] - logs[2]) + (1 - beta) * q * (logs[1] - logs[2])
+    return x, target, loss, [(1 - beta) * q * (logs[1] - logs[2]), beta * p * (logs[0] - logs[2])]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+@pytest.mark.parametrize("beta", [0.1, 0.5])
+def test_jsd_where_probabilities_are_zero(beta: float, reduction: str, dtype: torch.dtype) -> None:
+    x, target, want, gradients = _entropies(beta)
+    one, other = (t.to(dtype).requires_grad_() for t in (x, target))
+    loss = torch.ops.avo.jsd(one, other, reduction, beta)
+    close = {"rtol": 1e-5, "atol": 1e-7} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-14}
+    torch.testing.assert_close(loss.double(), want if reduction == "none" else want.sum(), **close)
+    for got, exact in zip(torch.autograd.grad(loss.sum(), (one, other)), gradients, strict=True):
+        torch.testing.assert_close(got.double(), exact, **close)
+    # By the definition, as function transforms differentiate it.
+    got = torch.func.grad(lambda x: torch.ops.avo.jsd(x, other.detach(), reduction, beta).sum())(one.detach())
+    torch.testing.assert_close(got.double(), gradients[0], **close)
+    torch.autograd.gradgradcheck(
+        lambda x: torch.ops.avo.jsd(x, target, reduction, beta),
+        x.clamp(min=-50).requires_grad_(),
+        fast_mode=True,
+    )
+
+
+def test_divergences_of_one_side_where_probabilities_are_zero() -> None:
+    x, target, _, _ = _entropies(0.5)
+    for beta, (p, q) in ((0.0, (target, x)), (1.0, (x, target))):
+        want = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q))
+        one, other = x.clone().requires_grad_(), target.clone().requires_grad_()
+        elements = torch.ops.avo.jsd(one, other, "none", beta)
+        torch.testing.assert_close(elements, want)
+        assert torch.ops.avo.jsd(one, other, "batchmean", beta) == torch.inf  # somewhere q = 0 and p > 0
+        finite = q > -torch.inf
+        both = torch.autograd.grad(elements[finite].sum(), (one, other))
+        of_q, of_p = both if beta == 0.0 else both[::-1]
+        torch.testing.assert_close(of_q, torch.where(finite, -p.exp(), 0.0))
+        of_p, want = of_p[finite], torch.where(p == -torch.inf, 0.0, p.exp() * (p - q + 1))[finite]
+        torch.testing.assert_close(of_p, want)
+
+
+def test_jsd_of_what_hardly_differs() -> None:
+    """Second order in the difference, of which the sum of two logarithms of rounded mixtures keeps nothing."""
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(5, 400, generator=generator, dtype=torch.float64).log_softmax(-1).float()
+    target = (x.double() + 1e-4 * torch.randn(5, 400, generator=generator, dtype=torch.float64)).float()
+    one = x.clone().requires_grad_()
+    wide = x.double().requires_grad_()
+    got, want = torch.ops.avo.jsd(one, target), torch.ops.avo.jsd(wide, target.double())
+    torch.testing.assert_close(
+        torch.autograd.grad(got, one)[0].double(), torch.autograd.grad(want, wide)[0], rtol=1e-2, atol=1e-12
+    )
+    torch.testing.assert_close(torch.ops.avo.jsd(x, x), torch.zeros(()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"beta": 1.5}, r"jsd: beta must be in \[0, 1\], but is 1.5"),
+        ({"reduction": "avg"}, "jsd: reduction must be 'none', 'mean', 'sum' or 'batchmean', but is 'avg'"),
+    ],
+)
+def test_refusals_of_jsd(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        torch.ops.avo.jsd(torch.randn(4, 7), torch.randn(4, 7), **arguments)
+
+
+def test_jsd_broadcasts_and_mixes_dtypes() -> None:
+    x, target = torch.randn(3, 4, 7).log_softmax(-1), torch.randn(7).log_softmax(-1)
+    for beta in (0.0, 0.3, 1.0):
+        want = torch.ops.avo.jsd(x, target.expand(3, 4, 7).contiguous(), beta=beta)
+        torch.testing.assert_close(torch.ops.avo.jsd(x, target, beta=beta), want)
+        other = torch.ops.avo.jsd(x.bfloat16(), target, "none", beta)
+        assert other.dtype == torch.float32 and other.shape == (3, 4, 7)
+        assert torch.ops.avo.jsd(x.sum(), target.sum(), "none", beta).shape == ()
+
+
 # ---- what is drawn ----
 
 
@@ -202,13 +295,122 @@ def test_dropout_is_what_it_says() -> None:
         torch.ops.avo.dropout(x, 1.5)
 
 
+def test_gradients_where_everything_falls() -> None:
+    x, residual, weight = torch.randn(3, 8, requires_grad=True), torch.randn(3, 8), torch.ones(8)
+    for y in (
+        torch.ops.avo.dropout(x, 1.0),
+        torch.ops.avo.bias_dropout_add(x, None, residual, 1.0),
+        torch.ops.avo.dropout_add_layer_norm(x, residual, [8], weight, None, 1.0)[0],
+        torch.ops.avo.dropout_add_rms_norm(x, residual, [8], weight, 1.0)[0],
+    ):
+        assert y.isfinite().all() and not torch.autograd.grad(y.square().sum(), x)[0].any()
+
+
+# name, further arguments, the norm of torch
+NORMS = [
+    ("layer", lambda w, b: (w, b), lambda x, s, w, b: torch.nn.functional.layer_norm(x, s, w, b)),
+    ("layer", lambda w, b: (w, None), lambda x, s, w, b: torch.nn.functional.layer_norm(x, s, w)),
+    ("layer", lambda w, b: (None, None), lambda x, s, w, b: torch.nn.functional.layer_norm(x, s)),
+    ("rms", lambda w, b: (w,), lambda x, s, w, b: torch.nn.functional.rms_norm(x, s, w)),
+    ("rms", lambda w, b: (None,), lambda x, s, w, b: torch.nn.functional.rms_norm(x, s)),
+]
+
+
+@pytest.mark.parametrize("used", [(True, True), (True, False), (False, True)], ids=str)
+@pytest.mark.parametrize("shape", [[40], [5, 8]], ids=str)
+@pytest.mark.parametrize("norm", range(len(NORMS)))
+def test_norm_of_what_dropout_leaves(norm: int, shape: list[int], used: tuple[bool, bool]) -> None:
+    """The values that are kept are those of ``dropout_add`` from the same seed; the rest is torch's, in float64."""
+    name, settings, function = NORMS[norm]
+    generator = torch.Generator().manual_seed(4)
+    draw = {"generator": generator, "dtype": torch.float64}
+    x, residual = torch.randn(2, 6, *shape, **draw)
+    weight, bias = torch.randn(2, *shape, **draw)
+    leaves = [t.clone().requires_grad_() for t in (x, residual, weight, bias)]
+    torch.manual_seed(7)
+    op = getattr(torch.ops.avo, f"dropout_add_{name}_norm")
+    outs = op(leaves[0], leaves[1], shape, *settings(leaves[2], leaves[3]), 0.25)
+    again = [t.clone().requires_grad_() for t in (x, residual, weight, bias)]
+    torch.manual_seed(7)
+    flat = torch.ops.avo.dropout(again[0].flatten(-len(shape)), 0.25).reshape(x.shape)
+    residual_out = again[1] + flat
+    wants = (function(residual_out, shape, again[2], again[3]), residual_out)
+    torch.testing.assert_close(outs, wants)
+    assert 0.1 < float((flat == 0).double().mean()) < 0.4
+    for a, b in zip(leaves, again, strict=True):
+        got, want = (
+            torch.autograd.grad(
+                sum(o.sin().sum() for o, u in zip(o, used, strict=True) if u),
+                t,
+                retain_graph=True,
+                allow_unused=True,
+            )[0]
+            for o, t in ((outs, a), (wants, b))
+        )
+        assert got is not None or want is None
+        if got is not None:
+            torch.testing.assert_close(got, torch.zeros_like(got) if want is None else want)
+
+
+def test_norm_of_what_dropout_leaves_by_the_cuda_kernels() -> None:
+    x, residual, weight, bias = torch.randn(4, 6, 40)
+    results = []
+    for context in (contextlib.nullcontext, testing.emulate):
+        leaves = [t.clone().requires_grad_() for t in (x, residual, weight[0], bias[0])]
+        torch.manual_seed(8)
+        with context():
+            y, out = torch.ops.avo.dropout_add_layer_norm(*leaves[:2], [40], *leaves[2:], 0.3)
+            z, _ = torch.ops.avo.dropout_add_rms_norm(y, out, [40], leaves[2], 0.3)
+            results.append([y, out, z, *torch.autograd.grad(z.sin().sum() + out.cos().sum(), leaves)])
+    torch.testing.assert_close(*results)
+
+
+def test_mixed_dtypes_and_refusals_of_dropout_and_norm() -> None:
+    op = torch.ops.avo.dropout_add_layer_norm
+    x, residual = torch.randn(6, 40).bfloat16(), torch.randn(6, 40)
+    y, out = op(x, residual, [40], torch.ones(40), torch.zeros(40), 0.5)
+    assert y.dtype == torch.bfloat16 and out.dtype == torch.float32
+    y, out = op(x, residual[0], [40])  # a residual that broadcasts
+    assert y.shape == out.shape == (6, 40)
+    for arguments, message in (
+        ((x, residual, [40], None, None, -0.1), r"p must be in \[0, 1\], but is -0.1"),
+        ((x, residual, [39]), r"normalized_shape must be the last dimensions of x, whose shape is \[6, 40\]"),
+        ((x, residual, []), r"normalized_shape must have at least 1 entry, but is \[\]"),
+        ((x, residual, [40], torch.ones(39)), r"weight must have shape \[40\] \(normalized_shape\)"),
+        ((x, residual, [40], None, torch.ones(40, 1)), r"bias must have shape \[40\] \(normalized_shape\)"),
+    ):
+        with pytest.raises(RuntimeError, match=f"dropout_add_layer_norm: {message}"):
+            op(*arguments)
+
+
+@pytest.mark.parametrize("name", ["layer", "rms"])
+def test_dropout_and_norm_compiled(name: str) -> None:
+    op = getattr(torch.ops.avo, f"dropout_add_{name}_norm")
+
+    def step(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        settings = (None, 0.5) if name == "layer" else (0.5,)
+        y, out = op(x.sin(), residual, [40], weight, *settings)
+        return y * out
+
+    x, residual, weight = torch.randn(6, 40), torch.randn(6, 40), torch.randn(40)
+    results = []
+    for function in (step, torch.compile(step, fullgraph=True, backend="aot_eager")):
+        leaves = [t.clone().requires_grad_() for t in (x, residual, weight)]
+        torch.manual_seed(9)
+        out = function(*leaves)
+        results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
 def test_dropout_under_checkpointing() -> None:
     from torch.utils.checkpoint import checkpoint
 
     x = torch.randn(8, 100, requires_grad=True)
 
     def block(x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.avo.dropout_add(x.sin(), x, 0.5)
+        y, out = torch.ops.avo.dropout_add_layer_norm(x.sin(), x, [100])
+        y, out = torch.ops.avo.dropout_add_rms_norm(y, out, [100])
+        return torch.ops.avo.dropout_add(y, out, 0.5)
 
     torch.manual_seed(3)
     (want,) = torch.autograd.grad(block(x).square().sum(), x)

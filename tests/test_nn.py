@@ -180,6 +180,146 @@ def test_modules_that_torch_has_not(text):
         type(module)(1.0, 2.0, 3.0)
 
 
+# --- losses ---
+
+# torch twin, ours, constructor arguments
+LOSSES = {
+    "cross_entropy": (nn.CrossEntropyLoss, avo.CrossEntropyLoss, {}),
+    "cross_entropy_weight": (nn.CrossEntropyLoss, avo.CrossEntropyLoss, {"weight": torch.rand(16) + 0.1}),
+    "cross_entropy_smooth": (
+        nn.CrossEntropyLoss, avo.CrossEntropyLoss, {"ignore_index": 3, "label_smoothing": 0.1, "reduction": "sum"},
+    ),
+    "cross_entropy_none": (nn.CrossEntropyLoss, avo.CrossEntropyLoss, {"reduction": "none"}),
+    "cross_entropy_legacy": (nn.CrossEntropyLoss, avo.CrossEntropyLoss, {"size_average": False}),
+    "mse": (nn.MSELoss, avo.MSELoss, {}),
+    "mse_none": (nn.MSELoss, avo.MSELoss, {"reduction": "none"}),
+    "huber": (nn.HuberLoss, avo.HuberLoss, {"reduction": "sum", "delta": 0.5}),
+    "kl_div": (nn.KLDivLoss, avo.KLDivLoss, {"reduction": "batchmean"}),
+    "kl_div_log": (nn.KLDivLoss, avo.KLDivLoss, {"reduction": "sum", "log_target": True}),
+    "kl_div_none": (nn.KLDivLoss, avo.KLDivLoss, {"reduction": "none", "log_target": True}),
+    "bce": (nn.BCEWithLogitsLoss, avo.BCEWithLogitsLoss, {}),
+    "bce_weight": (nn.BCEWithLogitsLoss, avo.BCEWithLogitsLoss, {"weight": torch.rand(16)}),
+    "bce_pos_weight": (nn.BCEWithLogitsLoss, avo.BCEWithLogitsLoss, {"pos_weight": torch.rand(16)}),
+}  # fmt: skip
+losses = pytest.mark.parametrize("name", LOSSES)
+
+
+def loss_pair(name):
+    theirs, ours, kwargs = LOSSES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # size_average
+        return theirs(**kwargs), ours(**kwargs)
+
+
+def loss_data(name, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(6, 16, generator=generator).to(dtype)
+    if name.startswith("cross"):
+        return x, torch.randint(16, (6,), generator=generator)
+    return x, torch.rand(6, 16, generator=generator).to(dtype)
+
+
+@losses
+def test_losses_are_their_twins(name):
+    a, b = loss_pair(name)
+    assert repr(b) == repr(a) and isinstance(b, type(a)) and type(b) is not type(a)
+    assert a.state_dict().keys() == b.state_dict().keys()
+    b.load_state_dict(a.state_dict())
+    assert type(pickle.loads(pickle.dumps(b))) is type(b)
+    replaced = copy.deepcopy(a)
+    assert [r.new for r in avo.replace(replaced).replaced] == [f"avo_ops.nn.{type(a).__name__}"]
+    assert type(replaced) is type(b) and avo.restore(replaced) == 1 and type(replaced) is type(a)
+
+
+@losses
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_losses_compute_the_same(name, dtype, monkeypatch):
+    a, b = loss_pair(name)
+    x, target = loss_data(name, dtype)
+    used = []
+    monkeypatch.setattr(modules, "call", lambda op, *args: used.append(op) or functional.call(op, *args))
+    xs = [x.clone().requires_grad_() for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ys = [
+            a(xs[0].float(), target.float() if target.is_floating_point() else target).to(dtype), b(xs[1], target)
+        ]  # fmt: skip
+    close = {"rtol": 2**-7, "atol": 2**-7} if dtype == torch.bfloat16 else {}
+    assert ys[0].dtype == ys[1].dtype and bool(used) == (
+        "weight" not in name or name == "cross_entropy_weight"
+    )
+    torch.testing.assert_close(ys[1], ys[0], **close)
+    grads = [torch.autograd.grad(y.sum(), leaf)[0] for y, leaf in zip(ys, xs, strict=True)]
+    torch.testing.assert_close(grads[1], grads[0], **close)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            torch.testing.assert_close(b(x, target), ys[1].detach())
+
+
+@losses
+def test_losses_under_autocast(name):
+    a, b = loss_pair(name)
+    x, target = loss_data(name, torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        want, got = a(x, target), b(x, target)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got, want.float(), rtol=2**-7, atol=2**-7)
+
+
+def test_calls_of_losses_that_are_left_to_torch(monkeypatch):
+    monkeypatch.setattr(modules, "call", lambda *_: pytest.fail("called an operator"))
+    x = torch.randn(4, 5)
+    probabilities = torch.rand(4, 5)
+    want = nn.CrossEntropyLoss()(x, probabilities)
+    torch.testing.assert_close(avo.CrossEntropyLoss()(x, probabilities), want)
+    with pytest.raises(ValueError, match="batch_size"):
+        avo.CrossEntropyLoss()(x, torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match="Target size"):
+        avo.BCEWithLogitsLoss()(x, x[0])
+    with pytest.warns(UserWarning, match="different to the input size"):
+        torch.testing.assert_close(avo.MSELoss()(x, x[:1]), F.mse_loss(x, x[:1].expand(4, 5)))
+
+
+@losses
+def test_losses_compile_as_one_graph(name):
+    torch._dynamo.reset()
+    _, b = loss_pair(name)
+    x, target = loss_data(name)
+    torch.testing.assert_close(torch.compile(b, fullgraph=True, backend="eager")(x, target), b(x, target))
+
+
+def test_dropout():
+    ours = avo.Dropout(0.25)
+    assert repr(ours) == repr(nn.Dropout(0.25)) and isinstance(ours, nn.Dropout)
+    x = torch.ones(50, 40, requires_grad=True)
+    torch.manual_seed(5)
+    y = ours(x)
+    torch.manual_seed(5)
+    assert torch.equal(ours(x), y) and not torch.equal(ours(x), y)
+    assert sorted(y.unique().tolist()) == [0.0, pytest.approx(1 / 0.75)]
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], y)
+    torch.manual_seed(5)
+    inplace, z = avo.Dropout(0.25, inplace=True), torch.ones(50, 40)
+    assert inplace(z) is z and torch.equal(z, y)
+    assert ours.eval()(x) is x and avo.Dropout(0.0)(x) is x
+    assert not avo.Dropout(1)(x).any()
+    with pytest.raises(ValueError, match="probability"):
+        avo.Dropout(1.5)
+    torch._dynamo.reset()
+    compiled = torch.compile(ours.train(), fullgraph=True, backend="aot_eager")
+    torch.manual_seed(5)
+    assert torch.equal(compiled(x), y)
+
+
+def test_dropout_is_replaced_where_it_is_asked_for():
+    model = nn.Sequential(nn.Dropout(), nn.Dropout(inplace=True), nn.GELU())
+    assert [r.name for r in avo.replace(model).replaced] == ["2"] and type(model[0]) is nn.Dropout
+    report = avo.replace(model, dropout=True)
+    assert [r.name for r in report.replaced] == ["0"] and type(model[0]) is avo.Dropout
+    assert [x.name for x in report.left] == ["1"] and "one more copy" in report.left[0].reason
+    assert avo.restore(model) == 2 and type(model[0]) is nn.Dropout
+
+
 FUNCTION_CALLS = {
     "relu": [(), (True,), {"inplace": True}],
     "leaky_relu": [(0.3,), {"negative_slope": 0.2, "inplace": True}, (0.2, True)],
@@ -308,7 +448,7 @@ def test_softmax_without_dim_chooses_torchs_and_warns(shape):
 IN_PLACE = [t for t in modules.TWINS if "inplace" in inspect.signature(t).parameters]
 
 
-@pytest.mark.parametrize("ours", IN_PLACE)
+@pytest.mark.parametrize("ours", [t for t in IN_PLACE if t is not avo.Dropout])
 def test_in_place_overwrites_and_returns_its_input(ours):
     x = torch.randn(4, 16)
     expected = ours.__bases__[0]()(x)

@@ -5,7 +5,8 @@ They are registered as composites: torch differentiates, batches and compiles th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,20 +186,64 @@ def binary_cross_entropy_with_logits(x: Tensor, target: Tensor, reduction: str =
     return _loss("binary_cross_entropy_with_logits", rows, x, target, reduction, wide.numel())
 
 
-def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    if reduction == "none":
-        return F.kl_div(x, target, reduction="none", log_target=log_target)
+def _divergence(
+    name: str, x: Tensor, target: Tensor, reduction: str, op: Callable[..., Tensor], *args: Any
+) -> Tensor:
+    """A loss of rows with torch's reductions of kl_div; without one, of rows of one element."""
+    if reduction not in ("none", "mean", "sum", "batchmean"):
+        raise RuntimeError(
+            f"{name}: reduction must be 'none', 'mean', 'sum' or 'batchmean', but is '{reduction}'"
+        )
     wide, other = _rows(x, target)
-    rows = torch.ops.avo.kl_div_rows(wide, other, "yes" if log_target else "no")
+    if reduction == "none":
+        elements = op(wide.unsqueeze(-1), other.unsqueeze(-1), *args)
+        return _loss(
+            name, elements.reshape(torch.broadcast_shapes(x.shape, target.shape)), x, target, reduction, 1
+        )
+    rows = op(wide, other, *args)
     if reduction == "batchmean":
-        return _loss("kl_div", rows, x, target, "mean", x.shape[0] if x.dim() else 1)
-    return _loss("kl_div", rows, x, target, reduction, wide.numel())
+        return _loss(name, rows, x, target, "mean", x.shape[0] if x.dim() else 1)
+    return _loss(name, rows, x, target, reduction, wide.numel())
+
+
+def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    if reduction == "none" and not log_target:
+        return F.kl_div(x, target, reduction="none")
+    return _divergence(
+        "kl_div", x, target, reduction, torch.ops.avo.kl_div_rows, "yes" if log_target else "no"
+    )
 
 
 def _kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     if reduction == "mean":  # of which torch warns that it is not the divergence
         return F.kl_div(x, target, reduction="sum", log_target=log_target) / x.numel()
     return F.kl_div(x, target, reduction=reduction, log_target=log_target)
+
+
+def jsd(x: Tensor, target: Tensor, reduction: str = "batchmean", beta: float = 0.5) -> Tensor:
+    if not 0.0 <= beta <= 1.0:
+        raise RuntimeError(f"jsd: beta must be in [0, 1], but is {beta}")
+    # Over beta (1 - beta), it goes to KL(target, x) as beta goes to 0, and to KL(x, target) as it goes to 1.
+    x, target = torch.broadcast_tensors(x, target)  # type: ignore[no-untyped-call]
+    if beta == 0.0:
+        return _divergence("jsd", x, target, reduction, torch.ops.avo.kl_div_rows, "yes")
+    if beta == 1.0:
+        return _divergence("jsd", target, x, reduction, torch.ops.avo.kl_div_rows, "yes")
+    return _divergence("jsd", x, target, reduction, torch.ops.avo.jsd_rows, beta)
+
+
+def _jsd(x: Tensor, target: Tensor, reduction: str = "batchmean", beta: float = 0.5) -> Tensor:
+    p, q = target.exp(), x.exp()
+    if beta in (0.0, 1.0):
+        loss = p * (target - x) if beta == 0.0 else q * (x - target)
+    else:
+        mixture = torch.log(beta * p + (1 - beta) * q)
+        loss = beta * p * (target - mixture) + (1 - beta) * q * (x - mixture)
+    return (
+        loss
+        if reduction == "none"
+        else loss.sum() / {"batchmean": x.shape[0], "mean": x.numel()}.get(reduction, 1)
+    )
 
 
 def _pair(name: str, **fields: Any) -> Composite:
@@ -237,6 +282,28 @@ KL_DIV = _pair(
     samples=(
         Sample(((6, 40), (6, 40)), {"log_target": True}),
         Sample(((6, 40), (6, 40)), {"reduction": "batchmean", "log_target": True}),
+    ),
+)
+
+JSD = _pair(
+    "jsd",
+    schema="(Tensor x, Tensor target, str reduction='batchmean', float beta=0.5) -> Tensor",
+    function=jsd,
+    formula=(
+        "jsd_rows of log-probabilities x (student) and target (teacher), summed (or over the number of elements or of "
+        "x.shape[0]); beta=0: KL(target, x), beta=1: KL(x, target)"
+    ),
+    source=(
+        "Lin, Divergence Measures Based on the Shannon Entropy, IEEE Trans. Inf. Theory 37 (1991), 145-151; Agarwal et al., "
+        "On-Policy Distillation of Language Models, arXiv:2306.13649"
+    ),
+    reference=_jsd,
+    samples=(
+        Sample(((6, 40), (6, 40))),
+        Sample(((6, 40), (6, 40)), {"beta": 0.0, "reduction": "mean"}),
+        Sample(((6, 40), (6, 40)), {"beta": 1.0, "reduction": "sum"}),
+        Sample(((2, 3, 33), (2, 3, 33)), {"beta": 0.1, "reduction": "none"}),
+        Sample(((2, 3, 33), (2, 3, 33)), {"beta": 1.0, "reduction": "none"}),
     ),
 )
 
@@ -369,6 +436,78 @@ def dropout_add(x: Tensor, residual: Tensor, p: float = 0.5, training: bool = Tr
     return bias_dropout_add(x, None, residual, p, training)
 
 
+def _flat(
+    name: str, t: Tensor | None, what: str, normalized_shape: Sequence[int], fill: float, like: Tensor
+) -> Tensor:
+    """A weight or bias of one dim, and one that changes nothing in place of none."""
+    if t is None:
+        return torch.full((math.prod(normalized_shape),), fill, dtype=like.dtype, device=like.device)
+    if list(t.shape) != list(normalized_shape):
+        raise RuntimeError(
+            f"{name}: {what} must have shape {list(normalized_shape)} (normalized_shape), but has shape {list(t.shape)}"
+        )
+    return t.reshape(-1)
+
+
+def _flat_rows(
+    name: str, x: Tensor, residual: Tensor, normalized_shape: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """The two tensors in one shape, the normalized dims as one."""
+    count = len(normalized_shape)
+    if not count:
+        raise RuntimeError(f"{name}: normalized_shape must have at least 1 entry, but is []")
+    if list(x.shape[-count:]) != list(normalized_shape):
+        raise RuntimeError(
+            f"{name}: normalized_shape must be the last dimensions of x, whose shape is {list(x.shape)}, but is "
+            f"{list(normalized_shape)}"
+        )
+    if x.shape != residual.shape:
+        x, residual = torch.broadcast_tensors(x, residual)  # type: ignore[no-untyped-call]
+    return (x, residual) if count == 1 else (x.flatten(-count), residual.flatten(-count))
+
+
+def dropout_add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    p: float = 0.5,
+    training: bool = True,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    name = "dropout_add_layer_norm"
+    _check_p(name, p)
+    if not training or p == 0.0:
+        return torch.ops.avo.add_layer_norm(x, residual, normalized_shape, weight, bias, eps)
+    wide, other = _flat_rows(name, x, residual, normalized_shape)
+    weight = _flat(name, weight, "weight", normalized_shape, 1.0, x)
+    bias = _flat(name, bias, "bias", normalized_shape, -0.0, x)
+    y, out = torch.ops.avo.dropout_add_layer_norm_rows(wide, other, _seeds(wide), weight, bias, p, eps)
+    shape = wide.shape[:-1] + torch.Size(normalized_shape)
+    return y.reshape(shape), out.reshape(shape)
+
+
+def dropout_add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    p: float = 0.5,
+    training: bool = True,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    name = "dropout_add_rms_norm"
+    _check_p(name, p)
+    if not training or p == 0.0:
+        return torch.ops.avo.add_rms_norm(x, residual, normalized_shape, weight, eps)
+    wide, other = _flat_rows(name, x, residual, normalized_shape)
+    weight = _flat(name, weight, "weight", normalized_shape, 1.0, x)
+    y, out = torch.ops.avo.dropout_add_rms_norm_rows(wide, other, _seeds(wide), weight, p, eps)
+    shape = wide.shape[:-1] + torch.Size(normalized_shape)
+    return y.reshape(shape), out.reshape(shape)
+
+
 def _no_dropout(x: Tensor, p: float = 0.0, training: bool = True) -> Tensor:
     return x * 1.0
 
@@ -403,7 +542,67 @@ DROPOUT_ADD = Composite(
     samples=(Sample(((6, 40), (6, 40), 0.0)), Sample(((6, 40), (6, 40), 0.5, False))),
 )
 
+
+def _add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    p: float = 0.0,
+    training: bool = True,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    residual_out = x + residual
+    return F.layer_norm(residual_out, normalized_shape, weight, bias, eps), residual_out
+
+
+def _add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    p: float = 0.0,
+    training: bool = True,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    residual_out = x + residual
+    return F.rms_norm(residual_out, normalized_shape, weight, eps), residual_out
+
+
+DROPOUT_ADD_LAYER_NORM = Composite(
+    name="dropout_add_layer_norm",
+    schema=(
+        "(Tensor x, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float p=0.5, "
+        "bool training=True, float eps=1e-05) -> (Tensor y, Tensor residual_out)"
+    ),
+    function=dropout_add_layer_norm,
+    formula="residual_out = residual + dropout(x); y = layer_norm(residual_out)",
+    source="Ba, Kiros and Hinton, Layer Normalization, arXiv:1607.06450; " + DROPOUT.source,
+    reference=_add_layer_norm,
+    samples=(
+        Sample(((6, 40), (6, 40), [40], (40,), (40,), 0.0)),
+        Sample(((2, 3, 33), (2, 3, 33), [3, 33]), {"training": False, "eps": 1e-3}),
+    ),
+)
+
+DROPOUT_ADD_RMS_NORM = Composite(
+    name="dropout_add_rms_norm",
+    schema=(
+        "(Tensor x, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, float p=0.5, bool training=True, "
+        "float? eps=None) -> (Tensor y, Tensor residual_out)"
+    ),
+    function=dropout_add_rms_norm,
+    formula="residual_out = residual + dropout(x); y = rms_norm(residual_out)",
+    source="Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467; " + DROPOUT.source,
+    reference=_add_rms_norm,
+    samples=(
+        Sample(((6, 40), (6, 40), [40], (40,), 0.0)),
+        Sample(((2, 3, 33), (2, 3, 33), [3, 33]), {"training": False, "eps": 1e-3}),
+    ),
+)
+
 COMPOSITES = (
-    CROSS_ENTROPY, MSE_LOSS, HUBER_LOSS, BINARY_CROSS_ENTROPY_WITH_LOGITS, KL_DIV, SCALED_MASKED_SOFTMAX, ROTARY,
-    DROPOUT, BIAS_DROPOUT_ADD, DROPOUT_ADD,
+    CROSS_ENTROPY, MSE_LOSS, HUBER_LOSS, BINARY_CROSS_ENTROPY_WITH_LOGITS, KL_DIV, JSD, SCALED_MASKED_SOFTMAX, ROTARY,
+    DROPOUT, BIAS_DROPOUT_ADD, DROPOUT_ADD, DROPOUT_ADD_LAYER_NORM, DROPOUT_ADD_RMS_NORM,
 )  # fmt: skip

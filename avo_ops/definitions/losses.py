@@ -147,9 +147,18 @@ def binary_cross_entropy_with_logits_rows_gradient(grads: Grads, args: Arguments
     return {"x": grad * (torch.sigmoid(x) - args["target"]), "target": -grad * x}
 
 
+_LEAST = -1000.0  # stands for the logarithm of 0: its exponential is 0 in float64 too, and it times 0 is 0
+
+
+def _distance(x: Tensor, target: Tensor, p: Tensor) -> Tensor:
+    """target - x, or a number where p = exp(target) is 0 and nothing is to come of it."""
+    return target.clamp(min=_LEAST) - torch.where(p == 0.0, 0.0, x)
+
+
 def kl_div_rows(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
     if log_target == "yes":
-        return (torch.exp(target) * (target - x)).sum(-1, keepdim=True)
+        p = torch.exp(target)
+        return (p * _distance(x, target, p)).sum(-1, keepdim=True)
     # 0 log(0) is 0; a negative probability gives NaN, as in torch.
     logarithm = torch.log(torch.where(target == 0.0, 1.0, target))
     return (target * (logarithm - x)).sum(-1, keepdim=True)
@@ -158,10 +167,41 @@ def kl_div_rows(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
 def kl_div_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
     grad, x, target = grads["loss"], args["x"], args["target"]
     if args["log_target"] == "yes":
-        weighted = grad * torch.exp(target)  # once for each term: an infinite one times 0 is none
-        return {"x": -weighted, "target": weighted * (target - x) + weighted}
+        p = torch.exp(target)
+        weighted = grad * p  # once for each term: an infinite one times 0 is none
+        return {"x": -weighted, "target": weighted * _distance(x, target, p) + weighted}
     logarithm = torch.log(torch.where(target == 0.0, 1.0, target))
     return {"x": -grad * target, "target": grad * torch.where(target == 0.0, -x, logarithm - x + 1.0)}
+
+
+def _to_mixture(x: Tensor, target: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """How far log(beta exp(target) + (1 - beta) exp(x)) lies below the target and below x, by their difference alone."""
+    difference = target.clamp(min=_LEAST) - x.clamp(min=_LEAST)
+    larger = difference >= 0.0
+    # The slope of abs would be 0 where both are alike.
+    below = torch.where(larger, -difference, difference)
+    # The derivative of expm1, which is expm1 + 1, would lose what is small.
+    ratio = torch.where(below > -1.0, torch.expm1(below.clamp(min=-1.0)), torch.exp(below) - 1.0)
+    of_larger = -torch.log1p(torch.where(larger, ratio * (1.0 - beta), ratio * beta))
+    return (
+        torch.where(larger, of_larger, of_larger + difference),
+        torch.where(larger, of_larger - difference, of_larger),
+    )
+
+
+def jsd_rows(x: Tensor, target: Tensor, beta: float = 0.5) -> Tensor:
+    of_target, of_x = _to_mixture(x, target, beta)
+    return (torch.exp(target) * of_target * beta + torch.exp(x) * of_x * (1.0 - beta)).sum(-1, keepdim=True)
+
+
+def jsd_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
+    # What the mixture itself contributes adds up to nothing.
+    grad, x, target, beta = grads["loss"], args["x"], args["target"], args["beta"]
+    of_target, of_x = _to_mixture(x, target, beta)
+    return {
+        "x": grad * (torch.exp(x) * of_x * (1.0 - beta)),
+        "target": grad * (torch.exp(target) * of_target * beta),
+    }
 
 
 def _twin(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -223,6 +263,22 @@ KL_DIV_ROWS = _of_two(
     gradient=kl_div_rows_gradient,
 )
 
+JSD_ROWS = _of_two(
+    "jsd_rows",
+    schema="(Tensor x, Tensor target, float beta=0.5) -> Tensor",
+    definition=jsd_rows,
+    formula=(
+        "sum(beta p (log(p) - log(m)) + (1 - beta) q (log(q) - log(m))) over the last dim; p = exp(target), q = exp(x), "
+        "m = beta p + (1 - beta) q"
+    ),
+    source=(
+        "Lin, Divergence Measures Based on the Shannon Entropy, IEEE Trans. Inf. Theory 37 (1991), 145-151; Agarwal et al., "
+        "On-Policy Distillation of Language Models, arXiv:2306.13649 (beta)"
+    ),
+    gradient=jsd_rows_gradient,
+)
+
 CATALOGUE = (
     CROSS_ENTROPY_ROWS, MSE_LOSS_ROWS, HUBER_LOSS_ROWS, BINARY_CROSS_ENTROPY_WITH_LOGITS_ROWS, KL_DIV_ROWS,
+    JSD_ROWS,
 )  # fmt: skip

@@ -454,9 +454,8 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         for bits in itertools.product((True, False), repeat=len(record.results))
         if any(bits)
     ]
-    if (
-        len(record.results) > 2
-    ):  # the kernels of every subset would be many: autograd makes zeros of what is missing
+    if len(record.results) > (2 if record.packaged else 1):
+        # The kernels of every subset would be many: autograd makes zeros of what is missing.
         grad_sets = grad_sets[:1]
     if not differentiate:
         grad_sets = [()]
@@ -546,7 +545,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         Argument(
             f"grad_{r}" if several else "grad",
             "tensor",
-            several,
+            len(grad_sets) > 1,
             ret.span,
             parts=tuple(f"grad_{p}" for p in ret.parts),
         )

@@ -1,4 +1,4 @@
-"""Twins of torch.nn's normalisations and activations whose forward runs avo_ops' operators.
+"""Twins of torch.nn's normalisations, activations, losses and dropout whose forward runs avo_ops' operators.
 
 Each is a subclass of its twin: same constructor, parameters, state_dict and repr, and ``isinstance`` holds.
 An operator that is a module elsewhere, but not in torch, has one of its own.
@@ -180,8 +180,98 @@ class Softmax2d(torch.nn.Softmax2d):
         return call("softmax", input, -3)
 
 
+class Dropout(torch.nn.Dropout):
+    """``torch.nn.Dropout`` on ``torch.ops.avo.dropout``: x / (1 - p) with probability 1 - p, else 0, in training.
+
+    No mask is kept. What falls follows from torch's seed, but not as in torch's own. Srivastava et al., "Dropout",
+    JMLR 15, 2014.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if not self.training or self.p == 0.0:
+            return input
+        if not _is_real(input):
+            return super().forward(input)
+        if self.inplace:
+            return written_to(input, "dropout", self.p)
+        return call("dropout", input, self.p)
+
+
+# ---- losses ----
+
+
+def _is_real(*tensors: torch.Tensor) -> bool:
+    return all(t.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64) for t in tensors)
+
+
+def _as_autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Losses are computed in float32 where autocast is on, as torch's are."""
+    if torch.is_autocast_enabled(tensors[0].device.type):
+        return tuple(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors)
+    return tensors
+
+
+class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
+    """``torch.nn.CrossEntropyLoss`` on ``torch.ops.avo.cross_entropy``, for targets that are class indices.
+
+    Targets of class probabilities, and calls that torch refuses, are left to torch. The loss of a target that is neither a
+    class nor ``ignore_index`` is NaN, where torch stops.
+    """
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        classes = min(input.dim() - 1, 1)
+        fits = _is_real(input) and target.dtype in (torch.int64, torch.int32) and classes >= 0
+        if not fits or target.shape != input.shape[:classes] + input.shape[classes + 1 :]:
+            return super().forward(input, target)
+        (input,) = _as_autocast(input)
+        return call(
+            "cross_entropy",
+            input,
+            target,
+            self.weight,
+            self.ignore_index,
+            self.reduction,
+            self.label_smoothing,
+        )
+
+
+def _loss(
+    twin: type[torch.nn.Module], operator: str, *settings: str, unless: tuple[str, ...] = ()
+) -> type[torch.nn.Module]:
+    """A subclass of ``twin`` on an operator of two tensors of one shape; ``settings``: the attributes that it takes besides.
+
+    Tensors of other shapes, and objects whose attributes ``unless`` are not None, are left to torch.
+    """
+
+    class Loss(twin):  # type: ignore[misc, valid-type]
+        def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            other = any(getattr(self, name) is not None for name in unless)
+            if other or input.shape != target.shape or not _is_real(input, target):
+                return super().forward(input, target)  # type: ignore[no-any-return]
+            input, target = _as_autocast(input, target)
+            return call(operator, input, target, *(getattr(self, name) for name in settings))
+
+    Loss.__name__ = Loss.__qualname__ = twin.__name__
+    Loss.__doc__ = (
+        f"``torch.nn.{twin.__name__}`` on ``torch.ops.avo.{operator}``; formula and source: see the README. The reduction is "
+        "in float32 (float64 for float64). Tensors of different shapes are left to torch."
+    )
+    return Loss
+
+
+MSELoss = _loss(torch.nn.MSELoss, "mse_loss", "reduction")
+HuberLoss = _loss(torch.nn.HuberLoss, "huber_loss", "reduction", "delta")
+KLDivLoss = _loss(torch.nn.KLDivLoss, "kl_div", "reduction", "log_target")
+BCEWithLogitsLoss = _loss(
+    torch.nn.BCEWithLogitsLoss,
+    "binary_cross_entropy_with_logits",
+    "reduction",
+    unless=("weight", "pos_weight"),
+)
+
+LOSSES = (CrossEntropyLoss, MSELoss, HuberLoss, KLDivLoss, BCEWithLogitsLoss)
 TWINS: tuple[type[torch.nn.Module], ...] = (
     LayerNorm, RMSNorm, ReLU, ReLU6, LeakyReLU, ELU, SELU, CELU, Hardtanh, Hardsigmoid, Hardswish, Mish, Sigmoid, Tanh,
-    LogSigmoid, Softplus, GELU, SiLU, GLU, Softmax, Softmax2d, LogSoftmax,
+    LogSigmoid, Softplus, GELU, SiLU, GLU, Softmax, Softmax2d, LogSoftmax, Dropout, *LOSSES,
 )  # fmt: skip
 OWN = (QuickGELU, SquaredReLU, ReGLU, GEGLU, SwiGLU, SwiGLUOAI)

@@ -22,8 +22,10 @@ from .foreign import ACTIVATION_RULES, TORCH_RULES, BareRMSNorm, Rule, rule_of_f
 from .functional import FUNCTIONS
 from .modules import (
     GLU,
+    LOSSES,
     OWN,
     TWINS,
+    Dropout,
     LayerNorm,
     LogSoftmax,
     QuickGELU,
@@ -38,7 +40,8 @@ Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
 _OURS = (*TWINS, *OWN, BareRMSNorm)
 _NORMS = (LayerNorm, RMSNorm)
-_ACTIVATIONS = (*set(TWINS) - {*_NORMS, Softmax, Softmax2d, LogSoftmax, GLU}, QuickGELU, SquaredReLU)
+_NO_ACTIVATIONS = {*_NORMS, *LOSSES, Softmax, Softmax2d, LogSoftmax, GLU, Dropout}
+_ACTIVATIONS = (*set(TWINS) - _NO_ACTIVATIONS, QuickGELU, SquaredReLU)
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
 _RELATED_FUNCTIONS: tuple[Callable[..., Any], ...] = (
@@ -125,10 +128,11 @@ def replace(
     exclude: Selection = (),
     functions: bool = True,
     forwards: bool = True,
+    dropout: bool = False,
 ) -> Report:
     """Gives the supported modules of ``model`` (itself included) their avo_ops class, in place.
 
-    - Norms, activations, softmax: those of ``torch.nn`` that :mod:`avo_ops.nn` has a twin of, subclasses of them
+    - Norms, activations, softmax, losses: those of ``torch.nn`` that :mod:`avo_ops.nn` has a twin of, subclasses of them
       that define nothing but a constructor, the activations of transformers, and RMS and layer norms written
       out in a forward (Llama's, T5's, Gemma's, Cohere's), known by their formula whatever their class is called.
     - Blocks whose forward says ``act(gate) * up`` or ``norm(x + residual)`` (and the same over local variables):
@@ -149,10 +153,12 @@ def replace(
         functions: also exchange attributes that are exactly a function of ``torch.nn.functional`` with a twin
             (``self.act = F.gelu``).
         forwards: also fuse in the forwards of blocks.
+        dropout: also replace ``torch.nn.Dropout``. In training other values fall then than by torch's own from the
+            same seed, and no mask is kept.
 
     Returns:
-        a :class:`Report`: what was replaced, what was left and why. Only norms, activations, softmax, and
-        blocks that could be fused appear.
+        a :class:`Report`: what was replaced, what was left and why. Only norms, activations, softmax, losses,
+        dropout if it was asked for, and blocks that could be fused appear.
 
     Raises:
         TypeError: ``model`` is no module.
@@ -178,6 +184,8 @@ def replace(
     outcomes: dict[int, str | None] = {}
     for name, module in places:
         if id(module) not in chosen or (isinstance(module, _OURS) and id(module) not in outcomes):
+            continue
+        if not dropout and isinstance(module, torch.nn.Dropout):
             continue
         _visit(report, name, module, old_classes[id(module)], id(module) in excluded, outcomes)
     for name, module in places:

@@ -134,6 +134,7 @@ def by_backward_op(
     take_plain = _picker([i for i, a in enumerate(op.arguments) if a.kind != "tensor"])
     gradients = operator.gradients
     run_forward, run_backward = forward._op, backward._op
+    materialize = not backward_op.arguments[0].optional
 
     places = [*((i if kind == "arg" else None) for kind, i in operator.saved), *extra]
     numbers = [i for i, a in enumerate(op.arguments) if a.kind != "tensor"]
@@ -161,8 +162,8 @@ def by_backward_op(
             ctx.plain = take_plain(args)
             if results == 1:
                 return outs[0]
-            # Of two results, one without a gradient is None. Of more there are kernels for all gradients only.
-            ctx.set_materialize_grads(results > 2)
+            # One without a gradient is None, or zeros where there are kernels for all gradients only.
+            ctx.set_materialize_grads(materialize)
             return outs[:results]
 
         @staticmethod

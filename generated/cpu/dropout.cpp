@@ -21,11 +21,10 @@ AVO_KERNEL void dropout_rows_forward(AVO_PARAMETERS) {
       const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
       C* y_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
-        part.store(y_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x, V(t1), V(t2)), V(C(0.0))));
+        part.store(y_row + c, x * m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))));
       });
       close_row<C>(a, 2, row, c0, n, y_row);
     }
@@ -43,11 +42,10 @@ AVO_KERNEL void dropout_rows_backward(AVO_PARAMETERS) {
       const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
+        part.store(grad_x_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }
@@ -65,16 +63,15 @@ AVO_KERNEL void bias_dropout_add_rows_forward(AVO_PARAMETERS) {
   for (int64_t row = row_begin; row < row_end; ++row) {
     for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
       const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
-      const C* residual_row = load_row<C>(a, 0, row, c0, n, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* residual_row = load_row<C>(a, 1, row, c0, n, buffer(1));
       C* y_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const int64_t seed = load_whole_number(a, 2, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V residual = part.load(residual_row + c);
         const V x = part.load(x_row + c);
-        part.store(y_row + c, residual + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x, V(t1), V(t2)), V(C(0.0))));
+        const V residual = part.load(residual_row + c);
+        part.store(y_row + c, m_fma(x, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))), residual));
       });
       close_row<C>(a, 3, row, c0, n, y_row);
     }
@@ -93,17 +90,16 @@ AVO_KERNEL void bias_dropout_add_rows_forward_bias(AVO_PARAMETERS) {
       for (int64_t c0 = c_begin; c0 < c_end; c0 += 512) {
         const int64_t n = c_end - c0 < 512 ? c_end - c0 : 512;
         const C* bias_row = bias_columns + (c0 - c_begin);
-        const C* residual_row = load_row<C>(a, 0, row, c0, n, buffer(0));
-        const C* x_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+        const C* x_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+        const C* residual_row = load_row<C>(a, 1, row, c0, n, buffer(1));
         C* y_row = open_row<C>(a, 4, row, c0, n, buffer(2));
         const int64_t seed = load_whole_number(a, 3, row);
-        const C t1 = C(1.0) - p_;
-        const C t2 = m_recip(t1);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
-          const V residual = part.load(residual_row + c);
           const V x = part.load(x_row + c);
           const V bias = part.load(bias_row + c);
-          part.store(y_row + c, residual + m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), m_quotient(x + bias, V(t1), V(t2)), V(C(0.0))));
+          const V residual = part.load(residual_row + c);
+          part.store(y_row + c, m_fma(x + bias, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))), residual));
         });
         close_row<C>(a, 4, row, c0, n, y_row);
       }
@@ -123,11 +119,10 @@ AVO_KERNEL void bias_dropout_add_rows_backward(AVO_PARAMETERS) {
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       C* grad_residual_row = open_row<C>(a, 3, row, c0, n, buffer(2));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
+        part.store(grad_x_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
         part.store(grad_residual_row + c, grad);
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
@@ -147,11 +142,10 @@ AVO_KERNEL void bias_dropout_add_rows_backward_to_x(AVO_PARAMETERS) {
       const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
       C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
       const int64_t seed = load_whole_number(a, 1, row);
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V grad = part.load(grad_row + c);
-        part.store(grad_x_row + c, m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2)));
+        part.store(grad_x_row + c, m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad);
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);
     }
@@ -172,11 +166,10 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(AVO_PARAMETERS) {
         C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + c0;
         const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
         const int64_t seed = load_whole_number(a, 1, row);
-        const C t1 = C(1.0) - p_;
-        const C t2 = m_recip(t1);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2))));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))), grad));
         });
       }
     }
@@ -199,14 +192,13 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS) {
         C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
         C* grad_residual_row = open_row<C>(a, 3, row, c0, n, buffer(2));
         const int64_t seed = load_whole_number(a, 1, row);
-        const C t1 = C(1.0) - p_;
-        const C t2 = m_recip(t1);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
-          part.store(grad_x_row + c, t3);
+          const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0)));
+          part.store(grad_x_row + c, t2 * grad);
           part.store(grad_residual_row + c, grad);
-          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t3));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t2, grad));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
         close_row<C>(a, 3, row, c0, n, grad_residual_row);
@@ -230,13 +222,12 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS) {
         const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
         C* grad_x_row = open_row<C>(a, 2, row, c0, n, buffer(1));
         const int64_t seed = load_whole_number(a, 1, row);
-        const C t1 = C(1.0) - p_;
-        const C t2 = m_recip(t1);
+        const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          const V t3 = m_quotient(m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), grad, V(C(0.0))), V(t1), V(t2));
-          part.store(grad_x_row + c, t3);
-          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t3));
+          const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0)));
+          part.store(grad_x_row + c, t2 * grad);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t2, grad));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
       }

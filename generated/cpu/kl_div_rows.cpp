@@ -54,7 +54,8 @@ AVO_KERNEL void kl_div_rows_forward_yes(AVO_PARAMETERS) {
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V target = part.load(target_row + c);
           const V x = part.load(x_row + c);
-          t1_block = part.sum(t1_block, m_exp(target), target - x);
+          const V t2 = m_exp(target);
+          t1_block = part.sum(t1_block, t2, m_max(target, V(C(-1000.0))) - m_where(m_eq(t2, V(C(0.0))), V(C(0.0)), x));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -126,9 +127,10 @@ AVO_KERNEL void kl_div_rows_backward_yes(AVO_PARAMETERS) {
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
         const V x = part.load(x_row + c);
-        const V weighted = m_exp(target) * V(grad);
+        const V t1 = m_exp(target);
+        const V weighted = t1 * V(grad);
         part.store(grad_x_row + c, -weighted);
-        part.store(grad_target_row + c, m_fma(target - x, weighted, weighted));
+        part.store(grad_target_row + c, m_fma(m_max(target, V(C(-1000.0))) - m_where(m_eq(t1, V(C(0.0))), V(C(0.0)), x), weighted, weighted));
       });
       close_row<C>(a, 3, row, c0, n, grad_x_row);
       close_row<C>(a, 4, row, c0, n, grad_target_row);
@@ -148,7 +150,8 @@ AVO_KERNEL void kl_div_rows_backward_yes_to_x(AVO_PARAMETERS) {
       const C grad = load_stat<C>(a, 1, row);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V target = part.load(target_row + c);
-        const V weighted = m_exp(target) * V(grad);
+        const V t1 = m_exp(target);
+        const V weighted = t1 * V(grad);
         part.store(grad_x_row + c, -weighted);
       });
       close_row<C>(a, 2, row, c0, n, grad_x_row);

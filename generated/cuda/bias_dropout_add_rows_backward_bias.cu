@@ -13,7 +13,6 @@ namespace avo {
 template <int kBlock, class X, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  using A = Fine;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.x) * (T * P * V);
@@ -46,8 +45,7 @@ AVO_INLINE void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS(X, T)) {
       } else {
         fetch(row, grad_vec, seed);
       }
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;
@@ -55,10 +53,10 @@ AVO_INLINE void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS(X, T)) {
         C grad_residual_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C t3 = m_quotient<A>(m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), grad_vec[p][j], C(0.0)), t1, t2);
-          grad_x_out[j] = t3;
+          const C t2 = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0));
+          grad_x_out[j] = t2 * grad_vec[p][j];
           grad_residual_out[j] = grad_vec[p][j];
-          if (live) sum_grad_bias[p][j] += t3;
+          if (live) sum_grad_bias[p][j] = m_fma(t2, grad_vec[p][j], sum_grad_bias[p][j]);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
         tile.store(grad_residual_ptr + row * grad_residual_stride, p, grad_residual_out, live);

@@ -12,7 +12,6 @@ namespace avo {
 template <int kBlock, class X, int T, int P, int kN, bool kAhead>
 AVO_INLINE void bias_dropout_add_rows_backward_to_x(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  using A = accuracy_t<X>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
@@ -43,15 +42,14 @@ AVO_INLINE void bias_dropout_add_rows_backward_to_x(AVO_PARAMETERS(X, T)) {
       } else {
         fetch(row, grad_vec, seed);
       }
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;
         C grad_x_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          grad_x_out[j] = m_quotient<A>(m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), grad_vec[p][j], C(0.0)), t1, t2);
+          grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * grad_vec[p][j];
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }

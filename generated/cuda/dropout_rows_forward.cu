@@ -15,7 +15,6 @@ namespace avo {
 template <int kBlock, class X, int T, int P, int kN, bool kAhead>
 AVO_INLINE void dropout_rows_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
-  using A = accuracy_t<X>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const int column = int(blockIdx.y) * (T * P * V);
@@ -46,15 +45,14 @@ AVO_INLINE void dropout_rows_forward(AVO_PARAMETERS(X, T)) {
       } else {
         fetch(row, x_vec, seed);
       }
-      const C t1 = C(1.0) - p_;
-      const C t2 = m_recip(t1);
+      const C t1 = C(1.0) / (C(1.0) - p_);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;
         C y_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          y_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), m_quotient<A>(x_vec[p][j], t1, t2), C(0.0));
+          y_out[j] = x_vec[p][j] * m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0));
         }
         tile.store(y_ptr + row * y_stride, p, y_out, live);
       }

@@ -53,9 +53,10 @@ AVO_INLINE void kl_div_rows_backward_yes(AVO_PARAMETERS(X, T)) {
         C grad_target_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C weighted = m_exp<A>(target_vec[p][j]) * grad;
+          const C t1 = m_exp<A>(target_vec[p][j]);
+          const C weighted = t1 * grad;
           grad_x_out[j] = -weighted;
-          grad_target_out[j] = m_fma(target_vec[p][j] - x_vec[p][j], weighted, weighted);
+          grad_target_out[j] = m_fma(m_max(target_vec[p][j], C(-1000.0)) - m_where(m_eq(t1, C(0.0)), C(0.0), x_vec[p][j]), weighted, weighted);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
         tile.store(grad_target_ptr + row * grad_target_stride, p, grad_target_out, live);

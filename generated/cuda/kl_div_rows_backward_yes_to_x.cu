@@ -49,7 +49,8 @@ AVO_INLINE void kl_div_rows_backward_yes_to_x(AVO_PARAMETERS(X, T)) {
         C grad_x_out[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const C weighted = m_exp<A>(target_vec[p][j]) * grad;
+          const C t1 = m_exp<A>(target_vec[p][j]);
+          const C weighted = t1 * grad;
           grad_x_out[j] = -weighted;
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

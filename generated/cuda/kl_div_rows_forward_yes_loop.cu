@@ -35,7 +35,8 @@ AVO_INLINE void kl_div_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
       else
         clear(x_vec);
       tile.each([&](int p, int j, bool whole) {
-        t1.add_product(m_exp<A>(target_vec[p][j]), target_vec[p][j] - x_vec[p][j], j, whole);
+        const C t2 = m_exp<A>(target_vec[p][j]);
+        t1.add_product(t2, m_max(target_vec[p][j], C(-1000.0)) - m_where(m_eq(t2, C(0.0)), C(0.0), x_vec[p][j]), j, whole);
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);

@@ -119,10 +119,9 @@ private:
     return one.result && one.index < static_cast<int>(rule_->op->returns);
   }
 
-  // Of two results, one without a gradient is None to the backward op. Of more there are kernels for all gradients
-  // only.
+  // A result without a gradient is None to the backward op, or zeros where that has kernels for all gradients only.
   variable_list materialized(variable_list &&gradients) const {
-    if (gradients.size() != 2)
+    if (!rule_->backward->optional[0])
       for (size_t i = 0; i < gradients.size(); ++i)
         if (!gradients[i].defined()) gradients[i] = input_metadata(i).zeros_like();
     return std::move(gradients);

@@ -1,0 +1,97 @@
+// Generated, do not edit. avo::dropout_add_layer_norm_rows_backward_to_x_residual: row kernel; formula: dropout_add_layer_norm_rows_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION dropout_add_layer_norm_rows_backward_to_x_residual
+#define AVO_ARGUMENTS grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, residual_out_ptr, residual_out_stride, weight_ptr, seed_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, grad_residual_ptr, grad_residual_stride, p_, M, N
+#define AVO_PARAMETERS(X, W, ...) \
+  const X* __restrict__ grad_y_ptr, int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr, \
+  int64_t grad_residual_out_stride, const X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
+  const W* __restrict__ weight_ptr, const int64_t* __restrict__ seed_ptr, \
+  const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr, \
+  const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  X* __restrict__ grad_residual_ptr, int64_t grad_residual_stride, compute_t<X> p_, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void dropout_add_layer_norm_rows_backward_to_x_residual(AVO_PARAMETERS(X, W, T)) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X, kN>;
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  Vec<W, V> weight_vec[P];
+  tile.load_columns(weight_vec, weight_ptr);
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], Vec<X, V> (&residual_out_to)[P], int64_t& seed_to, C& rstd_to, C& mean_to, C& residue_to) {
+    if (row < M) {
+      tile.load(grad_y_to, grad_y_ptr + row * grad_y_stride);
+      tile.load(grad_residual_out_to, grad_residual_out_ptr + row * grad_residual_out_stride);
+      tile.load(residual_out_to, residual_out_ptr + row * residual_out_stride);
+      seed_to = seed_ptr[row];
+      rstd_to = rstd_ptr[row];
+      mean_to = mean_ptr[row];
+      residue_to = residue_ptr[row];
+    } else {
+      clear(grad_y_to, grad_residual_out_to, residual_out_to);
+      seed_to = int64_t(0);
+      rstd_to = C(0);
+      mean_to = C(0);
+      residue_to = C(0);
+    }
+  };
+  Vec<X, V> grad_y_next[P], grad_residual_out_next[P], residual_out_next[P];
+  C rstd_next, mean_next, residue_next;
+  int64_t seed_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, grad_y_next, grad_residual_out_next, residual_out_next, seed_next, rstd_next, mean_next, residue_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    Vec<X, V> grad_y_vec[P], grad_residual_out_vec[P], residual_out_vec[P];
+    C rstd, mean, residue;
+    int64_t seed;
+    if constexpr (kAhead) {
+      copy(grad_y_vec, grad_y_next);
+      copy(grad_residual_out_vec, grad_residual_out_next);
+      copy(residual_out_vec, residual_out_next);
+      seed = seed_next;
+      rstd = rstd_next;
+      mean = mean_next;
+      residue = residue_next;
+      fetch(row + rows.step, grad_y_next, grad_residual_out_next, residual_out_next, seed_next, rstd_next, mean_next, residue_next);
+    } else {
+      fetch(row, grad_y_vec, grad_residual_out_vec, residual_out_vec, seed, rstd, mean, residue);
+    }
+    const C t1 = C(1.0) / (C(1.0) - p_);
+    RowSum<C, V> t2;
+    RowSum<C, V> t3;
+    tile.each([&](int p, int j, bool whole) {
+      const C centred = residual_out_vec[p][j] - mean;
+      const C y = rstd * (centred - residue);
+      t2.add_product(weight_vec[p][j], grad_y_vec[p][j], j, whole);
+      t3.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total, t3.total);
+    const C t4 = -(t2.total * rstd) / C(N);
+    const C t5 = rstd * (-t3.total / C(N));
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C grad_x_out[V];
+      C grad_residual_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = residual_out_vec[p][j] - mean;
+        const C t6 = t4 + (grad_residual_out_vec[p][j] + m_fma(t5, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
+        grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * t6;
+        grad_residual_out[j] = t6;
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+      tile.store(grad_residual_ptr + row * grad_residual_stride, p, grad_residual_out, live);
+    }
+  }
+}
+
+} // namespace avo

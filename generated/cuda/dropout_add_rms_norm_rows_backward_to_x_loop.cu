@@ -1,0 +1,82 @@
+// Generated, do not edit. avo::dropout_add_rms_norm_rows_backward_to_x_loop: loop kernel; formula: dropout_add_rms_norm_rows_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION dropout_add_rms_norm_rows_backward_to_x_loop
+#define AVO_ARGUMENTS residual_out_ptr, residual_out_stride, grad_y_ptr, grad_y_stride, grad_residual_out_ptr, grad_residual_out_stride, weight_ptr, seed_ptr, rstd_ptr, grad_x_ptr, grad_x_stride, p_, M, N
+#define AVO_PARAMETERS(X, W, ...) \
+  const X* __restrict__ residual_out_ptr, int64_t residual_out_stride, const X* __restrict__ grad_y_ptr, \
+  int64_t grad_y_stride, const X* __restrict__ grad_residual_out_ptr, int64_t grad_residual_out_stride, \
+  const W* __restrict__ weight_ptr, const int64_t* __restrict__ seed_ptr, \
+  const compute_t<X>* __restrict__ rstd_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  compute_t<X> p_, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_loop(AVO_PARAMETERS(X, W, T)) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    const int64_t seed = live ? seed_ptr[row] : int64_t(0);
+    const C rstd = live ? rstd_ptr[row] : C(0);
+    const C t1 = C(1.0) / (C(1.0) - p_);
+    RowSum<C, V> t2;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> residual_out_vec[P];
+      if (live)
+        tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
+      else
+        clear(residual_out_vec);
+      Vec<X, V> grad_y_vec[P];
+      if (live)
+        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
+      else
+        clear(grad_y_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      tile.each([&](int p, int j, bool whole) {
+        const C y = rstd * residual_out_vec[p][j];
+        t2.add_product(weight_vec[p][j] * grad_y_vec[p][j], y, j, whole);
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
+    const C t3 = rstd * (-t2.total / C(N));
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> residual_out_vec[P];
+      if (live)
+        tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
+      else
+        clear(residual_out_vec);
+      Vec<X, V> grad_y_vec[P];
+      if (live)
+        tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
+      else
+        clear(grad_y_vec);
+      Vec<X, V> grad_residual_out_vec[P];
+      if (live)
+        tile.load(grad_residual_out_vec, grad_residual_out_ptr + row * grad_residual_out_stride);
+      else
+        clear(grad_residual_out_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_columns(weight_vec, weight_ptr);
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C y = rstd * residual_out_vec[p][j];
+        grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * m_fma(y, t3, m_fma(weight_vec[p][j] * grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo

@@ -1,0 +1,87 @@
+// Generated, do not edit. avo::dropout_add_rms_norm_rows_forward: row kernel
+// residual_out = residual + dropout(x); y = rms_norm(residual_out); dropout(x) = x / (1 - p) where
+//   Philox(seed of the row, column) >= p, else 0
+// Source: Srivastava et al., Dropout, JMLR 15 (2014), 1929-1958; Salmon et al., Parallel random numbers: as
+//   easy as 1, 2, 3, SC 2011 (Philox4x32-10); Zhang and Sennrich, Root Mean Square Layer Normalization,
+//   arXiv:1910.07467
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION dropout_add_rms_norm_rows_forward
+#define AVO_ARGUMENTS x_ptr, x_stride, residual_ptr, residual_stride, weight_ptr, seed_ptr, y_ptr, y_stride, residual_out_ptr, residual_out_stride, rstd_ptr, p_, eps, M, N
+#define AVO_PARAMETERS(X, W, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride, \
+  const W* __restrict__ weight_ptr, const int64_t* __restrict__ seed_ptr, X* __restrict__ y_ptr, \
+  int64_t y_stride, X* __restrict__ residual_out_ptr, int64_t residual_out_stride, \
+  compute_t<X>* __restrict__ rstd_ptr, compute_t<X> p_, compute_t<X> eps, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void dropout_add_rms_norm_rows_forward(AVO_PARAMETERS(X, W, T)) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X, kN>;
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  Vec<W, V> weight_vec[kAhead ? P : 1];
+  if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P], int64_t& seed_to) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(residual_to, residual_ptr + row * residual_stride);
+      seed_to = seed_ptr[row];
+    } else {
+      clear(x_to, residual_to);
+      seed_to = int64_t(0);
+    }
+  };
+  Vec<X, V> x_next[P], residual_next[P];
+  int64_t seed_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, residual_next, seed_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    Vec<X, V> x_vec[P], residual_vec[P];
+    int64_t seed;
+    if constexpr (kAhead) {
+      copy(x_vec, x_next);
+      copy(residual_vec, residual_next);
+      seed = seed_next;
+      fetch(row + rows.step, x_next, residual_next, seed_next);
+    } else {
+      fetch(row, x_vec, residual_vec, seed);
+    }
+    const C t1 = C(1.0) / (C(1.0) - p_);
+    RowSum<C, V> t2;
+    tile.each([&](int p, int j, bool whole) {
+      const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);
+      const C t3 = m_round_to<X>(residual_out);
+      t2.add_product(t3, t3, j, whole);
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
+    const C rstd = m_rsqrt(eps + t2.total / C(N));
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
+      if (!tile.reaches(p)) continue;
+      C y_out[V];
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);
+        const C y = m_round_to<X>(residual_out) * rstd;
+        const C y_ = weight_vec[kAhead ? p : 0][j] * y;
+        y_out[j] = y_;
+        residual_out_out[j] = residual_out;
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
+  }
+}
+
+} // namespace avo

@@ -1,0 +1,73 @@
+// Generated, do not edit. avo::jsd_rows_backward_to_x: pointwise kernel; formula: jsd_rows_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION jsd_rows_backward_to_x
+#define AVO_ARGUMENTS target_ptr, target_stride, x_ptr, x_stride, grad_ptr, grad_x_ptr, grad_x_stride, beta, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  compute_t<X> beta, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void jsd_rows_backward_to_x(AVO_PARAMETERS(X, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X, kN>;
+  const int thread = thread_of_row<T, kBlock>();
+  const int column = int(blockIdx.y) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(target_ptr, target_stride) && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride);
+  const auto body = [&](const auto& tile) {
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+    const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], Vec<X, V> (&x_to)[P], C& grad_to) {
+      if (row < M) {
+        tile.load(target_to, target_ptr + row * target_stride);
+        tile.load(x_to, x_ptr + row * x_stride);
+        grad_to = grad_ptr[row];
+      } else {
+        clear(target_to, x_to);
+        grad_to = C(0);
+      }
+    };
+    Vec<X, V> target_next[P], x_next[P];
+    C grad_next;
+    if constexpr (kAhead) fetch(rows.first + rows.own, target_next, x_next, grad_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
+      const bool live = row < M;
+      Vec<X, V> target_vec[P], x_vec[P];
+      C grad;
+      if constexpr (kAhead) {
+        copy(target_vec, target_next);
+        copy(x_vec, x_next);
+        grad = grad_next;
+        fetch(row + rows.step, target_next, x_next, grad_next);
+      } else {
+        fetch(row, target_vec, x_vec, grad);
+      }
+      const C t1 = C(1.0) - beta;
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C difference = m_max(target_vec[p][j], C(-1000.0)) - m_max(x_vec[p][j], C(-1000.0));
+          const auto larger = m_ge(difference, C(0.0));
+          const C below = m_where(larger, -difference, difference);
+          const C ratio = m_where(m_gt(below, C(-1.0)), m_expm1(m_max(below, C(-1.0))), m_exp<A>(below) - C(1.0));
+          const C of_larger = -m_log1p(m_where(larger, ratio * t1, beta * ratio));
+          grad_x_out[j] = t1 * (m_where(larger, of_larger - difference, of_larger) * m_exp<A>(x_vec[p][j])) * grad;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+      }
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN>(thread, column, N));
+}
+
+} // namespace avo
