@@ -81,6 +81,7 @@ def generate_operator(record: OpDef, differentiate: bool = True) -> GeneratedOpe
     Raises:
         TraceError: the definition cannot become a kernel.
     """
+    differentiate = differentiate and record.differentiation == "kernels"
     plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
     cuda = Emitter(record)
     cpu: dict[str, CpuKernel] = {}
@@ -121,6 +122,7 @@ def _operator_json(plan: Plan, ops: list[Json]) -> Json:
             "saved": saved,
             "gradients": plan.gradients,
             **({"detaches": True} if plan.detaches else {}),
+            **({"constant": True} if record.differentiation == "none" else {}),
         },
     }
 
@@ -155,6 +157,8 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
         out |= {"span": a.span.text, "optional": a.optional, **_parts_json(record, a.parts)}
         if a.integer:
             out["integer"] = True
+        if a.choices:
+            out["narrow"] = list(a.choices)
     elif a.kind == "str":
         out["choices"] = list(a.choices)
     elif a.kind == "mask":

@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 # SMs of the usual card of an architecture, for grids on a GPU that is not there.
 _SMS = {80: 108, 86: 84, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
-_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i64": 8, "i32": 4}
+_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i64": 8, "i32": 4, "f8": 1, "i8": 1}
 _UNALIGNED = {
     "address": "{} does not start at a multiple of 16 bytes",
     "stride": "the row stride of {} is no multiple of the vector width",
@@ -309,7 +309,7 @@ def _call(name: str, op: Op, values: Sequence[Any], place: CudaTarget | None, wh
     rows, columns = map(int, facts["space"][0][:2])
     operands = {rest[0]: rest for rest in facts["operand"]}
     kernels = tuple(_kernels(path, facts))
-    elements = {"MN": rows * columns, "N": columns, "M": rows}
+    elements = {"MN": rows * columns, "N": columns, "M": rows, "1": 1}
     arguments = {name for a in op.arguments for name in (a.name, *a.parts)}
     read = written = temporary = 0
     for operand in (operands[n] for k in kernels for n in k.operands):
