@@ -445,6 +445,17 @@ def finds_an_extreme(record: OpDef) -> bool:
     return any(node[0] in ("amax", "amin") for c in cases for node in c["expression"]["nodes"])
 
 
+def rounds_between(record: OpDef) -> bool:
+    """Whether a result is rounded, and then used for another one."""
+    cases = [c for op in OPERATORS[record.name]["ops"] for c in op["cases"]]
+    return any(node[0] == "round_result" for c in cases for node in c["expression"]["nodes"])
+
+
+def steps_off(record: OpDef, dtype: torch.dtype) -> float:
+    """How many of 8-bit results may be one step off, of arguments of this dtype."""
+    return 0.15 if rounds_between(record) and RELATIVE[dtype] > 1e-5 else 0.002
+
+
 def assert_close(
     got: torch.Tensor,
     want: torch.Tensor,
@@ -452,8 +463,12 @@ def assert_close(
     what: str,
     scale: float = 1.0,
     floor: float = 0.0,
+    off: float = 0.002,
 ) -> None:
-    """Within the rounding of ``dtype``, measured against each value, the tensor's spread and ``floor`` together."""
+    """Within the rounding of ``dtype``, measured against each value, the tensor's spread and ``floor`` together.
+
+    Of 8 bits: at most one step off, and that no more than ``off`` of them.
+    """
     assert got.dtype == dtype, f"{what}: dtype {got.dtype}, expected {dtype}"
     assert got.shape == want.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if want.numel() == 0:
@@ -463,7 +478,7 @@ def assert_close(
         assert (readable(got).isnan() == readable(want).isnan()).all(), what
         steps = (STEPS[dtype](got) - STEPS[dtype](want)).abs().double()
         worst, mean = float(steps.max()), float(steps.mean())
-        assert worst <= 1 and mean <= 0.02 * scale + 1.5 / steps.numel(), f"{what}: {worst} steps, mean {mean:.4f}"
+        assert worst <= 1 and mean <= off + 1.5 / steps.numel(), f"{what}: {worst} steps, mean {mean:.4f}"
         return
     want = want.detach().double()
     spread = float(want.abs().nanmean())
