@@ -152,18 +152,16 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
     entry, found = _operators[name]
     values = _plain(name, _bound(found, args, kwargs))
     space_of(found, values)
-    gradient = (
-        found is entry.public
-        and entry.backward is not None
-        and torch.is_grad_enabled()
-        and any(isinstance(v, Tensor) and v.requires_grad for v in values)
-    )
+    wanted = torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in values)
+    gradient = found is entry.public and entry.backward is not None and wanted
     device = values[found.primary].device
     if torch._C._are_functorch_transforms_active():
         return Explanation(
             (Call(name, str(device), "definition", "a torch.func transform or forward-mode AD is at work"),)
         )
     place, where, refusal = _target(on, device)
+    if found is entry.public and entry.backward is None and wanted and not entry.constant:
+        refusal = refusal or "a gradient is wanted, which torch derives from the definition"
     if refusal:
         return Explanation((Call(name, where, "definition", refusal),))
     if not gradient:

@@ -19,6 +19,7 @@ from .reference import Definition, derived, stated, without_gradients
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 
 DIFFERENTIATED = "this gradient is differentiated in its turn"
+BY_DEFINITION = "a gradient is wanted, which torch derives from the definition"
 
 
 def register_operator(library: torch.library.Library, operator: Operator, record: OpDef) -> None:
@@ -51,6 +52,8 @@ def register_operator(library: torch.library.Library, operator: Operator, record
                 overloads[operator.backward.name],
                 noted(name, definition, DIFFERENTIATED),
             )
+        elif record.differentiation == "definition":
+            apply = noted(name, definition, BY_DEFINITION)
         else:
             apply = definition
         kernels[op.name] = autograd.kernel(op, overload, in_transform, apply)
