@@ -81,7 +81,6 @@ def generate_operator(record: OpDef, differentiate: bool = True) -> GeneratedOpe
     Raises:
         TraceError: the definition cannot become a kernel.
     """
-    differentiate = differentiate and record.differentiation == "kernels"
     plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
     cuda = Emitter(record)
     cpu: dict[str, CpuKernel] = {}

@@ -462,11 +462,14 @@ def _check_normal_form(
 
 
 def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
-    """Trace, derive and cut every pattern of one record; without ``differentiate`` there is no backward op.
+    """Trace, derive and cut every pattern of one record.
+
+    There is no backward op without ``differentiate``, nor where the record wants none.
 
     Raises:
         TraceError: the definition cannot become a kernel (file, line, reason and way out in the message).
     """
+    differentiate = differentiate and record.differentiation == "kernels"
     arguments = parse_schema(record)
     tensors = [a for a in arguments if a.kind == "tensor"]
     patterns = _patterns(arguments)

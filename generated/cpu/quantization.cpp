@@ -7,7 +7,7 @@
 
 namespace AVO_ISA_NAMESPACE {
 
-// q = x / scale, to nearest even, within [-448, 448] or [-128, 127]; NaN is NaN or 0
+// q = x / scale, to nearest even, within [-448, 448] or [-128, 127]
 // Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
 template <class C>
 AVO_KERNEL void quantize_forward(AVO_PARAMETERS) {
@@ -131,8 +131,8 @@ AVO_KERNEL void dequantize_rows_forward_int8(AVO_PARAMETERS) {
   }
 }
 
-// q = gate * sigmoid(gate) * up / scale, to nearest even, within [-448, 448] or [-128, 127]; NaN is NaN or 0;
-//   gate, up = the halves of the last dim of x
+// q = gate * sigmoid(gate) * up / scale, to nearest even, within [-448, 448] or [-128, 127]; gate, up = the
+//   halves of the last dim of x
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202; Micikevicius et al., FP8 Formats for
 //   Deep Learning, arXiv:2209.05433 (e4m3)
 template <class C>

@@ -7,7 +7,7 @@
 
 namespace AVO_ISA_NAMESPACE {
 
-// q = rms_norm(x) / scale, to nearest even, within [-448, 448] or [-128, 127]; NaN is NaN or 0
+// q = rms_norm(x) / scale, to nearest even, within [-448, 448] or [-128, 127]
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467; Micikevicius et al.,
 //   FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
 template <class C>

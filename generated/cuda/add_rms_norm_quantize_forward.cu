@@ -1,6 +1,6 @@
 // Generated, do not edit. avo::add_rms_norm_quantize_forward: row kernel
 // residual_out = x + residual; q = rms_norm(residual_out) / scale, to nearest even, within [-448, 448] or
-//   [-128, 127]; NaN is NaN or 0
+//   [-128, 127]
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467; Micikevicius et al.,
 //   FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
 #include "device/avo.cuh"

@@ -1,7 +1,7 @@
 // Generated, do not edit. avo::add_rms_norm_quantize_rows_forward: row kernel
 // residual_out = x + residual; q = rms_norm(residual_out) / scale, to nearest even, within [-448, 448] or
-//   [-128, 127]; NaN is NaN or 0; scale = max(max(|rms_norm(residual_out)|) / 448, 1 / (512 * 448)) of each
-//   row, 127 instead of 448 for int8
+//   [-128, 127]; scale = max(max(|rms_norm(residual_out)|) / 448, 1 / (512 * 448)) of each row, 127 instead
+//   of 448 for int8
 // Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467; Micikevicius et al.,
 //   FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
 #include "device/avo.cuh"

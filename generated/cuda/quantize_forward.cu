@@ -1,5 +1,5 @@
 // Generated, do not edit. avo::quantize_forward: flat kernel
-// q = x / scale, to nearest even, within [-448, 448] or [-128, 127]; NaN is NaN or 0
+// q = x / scale, to nearest even, within [-448, 448] or [-128, 127]
 // Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
 #include "device/avo.cuh"
 

@@ -1,6 +1,6 @@
 // Generated, do not edit. avo::quantize_rows_forward: row kernel
-// q = x / scale, to nearest even, within [-448, 448] or [-128, 127]; NaN is NaN or 0; scale = max(max(|x|) /
-//   448, 1 / (512 * 448)) of each row, 127 instead of 448 for int8
+// q = x / scale, to nearest even, within [-448, 448] or [-128, 127]; scale = max(max(|x|) / 448, 1 / (512 *
+//   448)) of each row, 127 instead of 448 for int8
 // Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
 #include "device/avo.cuh"
 

@@ -1,6 +1,6 @@
 // Generated, do not edit. avo::swiglu_packed_quantize_forward: pointwise kernel
-// q = gate * sigmoid(gate) * up / scale, to nearest even, within [-448, 448] or [-128, 127]; NaN is NaN or 0;
-//   gate, up = the halves of the last dim of x
+// q = gate * sigmoid(gate) * up / scale, to nearest even, within [-448, 448] or [-128, 127]; gate, up = the
+//   halves of the last dim of x
 // Source: Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202; Micikevicius et al., FP8 Formats for
 //   Deep Learning, arXiv:2209.05433 (e4m3)
 #include "device/avo.cuh"
