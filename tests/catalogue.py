@@ -13,9 +13,10 @@ import torch
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
 from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
-from avo_ops.definitions.record import Whole
+from avo_ops.definitions.record import Narrow, Whole
 from avo_ops.registry.layout import NAMED
 from avo_ops.registry.plan import generated_folder
+from benchmarks.accuracy import STEPS
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
@@ -124,18 +125,6 @@ def gradient_roundings(name: str) -> int:
     return 8 if float((other - one).abs().max()) > 1.5 * rounding else 4
 
 
-def _step_of_e4m3(q: torch.Tensor) -> torch.Tensor:
-    """The place of each value among all numbers of e4m3."""
-    bits = q.contiguous().view(torch.uint8).int()
-    return torch.where(bits > 127, 128 - bits, bits)
-
-
-# The place of each value among all of its dtype.
-STEPS: dict[torch.dtype, Callable[[torch.Tensor], torch.Tensor]] = {
-    torch.float8_e4m3fn: _step_of_e4m3,
-    torch.int8: torch.Tensor.int,
-}
-
 # Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
 RELATIVE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 6e-4, torch.bfloat16: 4.5e-3}
 
@@ -242,14 +231,6 @@ class Positive(tuple[int, ...]):
 
 class Scale(tuple[int, ...]):
     """The shape of a number between 1/64 and 1/16, by which others are divided or multiplied."""
-
-
-@dataclass(frozen=True)
-class Narrow:
-    """A tensor of 8 bits, in place of its shape."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
 
 
 def is_narrow(value: Any) -> bool:

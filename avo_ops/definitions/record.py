@@ -58,6 +58,14 @@ class Whole:
 
 
 @dataclass(frozen=True)
+class Narrow:
+    """A tensor of 8 bits, in place of its shape."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
 class Sample:
     """One call for tests and documentation: arguments as shapes (tuples) for tensors, plain values otherwise."""
 

@@ -293,8 +293,8 @@ def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     if dtype in (torch.float64, torch.int64):  # whole numbers stay so
         return value
     if dtype in NARROW:
-        if not _is_within(value, *_RANGES[dtype]):
-            low_end, high_end = _RANGES[dtype]
+        if not _is_within(value, *RANGES[dtype]):
+            low_end, high_end = RANGES[dtype]
             raise _Unsupported(
                 f"a cast to {dtype} of what may lie outside it is not supported; clamp({low_end}, {high_end}) before"
             )
@@ -305,7 +305,7 @@ def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
 
 
 # What torch makes of other numbers differs between its releases (e4m3) and devices (int8).
-_RANGES = {torch.float8_e4m3fn: (-448.0, 448.0), torch.int8: (-128.0, 127.0)}
+RANGES = {torch.float8_e4m3fn: (-448.0, 448.0), torch.int8: (-128.0, 127.0)}
 
 
 def _is_within(value: Node, low: float, high: float) -> bool:
