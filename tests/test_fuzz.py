@@ -252,6 +252,7 @@ def exact(record: OpDef, arguments: dict[str, Any]) -> dict[str, Any]:
     """The same values in float64, None as the number that it stands for."""
     double = any(isinstance(v, torch.Tensor) and v.dtype == torch.float64 for v in arguments.values())
     found = doubled(arguments)
+    found |= {name: found[name].reshape(()) for name, span in record.spans.items() if span == "1"}
     for name, of in record.none_scalars.items():
         if found[name] is None:
             found[name] = of(torch.float64 if double else torch.float32)
