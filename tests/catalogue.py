@@ -75,8 +75,14 @@ def structure(name: str) -> set[Any]:
                     for s in a["steps"]
                 )
                 facts.add((role, a["when"], a["min_arch"], a["limit"] is not None, steps))
-        facts |= {(role, "narrow", x.get("span"), x.get("parts") is not None) for x in op["args"] if x.get("narrow")}
-        facts |= {(role, "named dtype", x["span"], x["dtype"] in NAMED) for x in op["returns"] if _is_named(op, x["dtype"])}
+        facts |= {
+            (role, "narrow", x.get("span"), x.get("parts") is not None) for x in op["args"] if x.get("narrow")
+        }
+        facts |= {
+            (role, "named dtype", x["span"], x["dtype"] in NAMED)
+            for x in op["returns"]
+            if _is_named(op, x["dtype"])
+        }
     saved = {
         s["kind"] if s.get("index", results) >= results else "result" for s in operator["autograd"]["saved"]
     }

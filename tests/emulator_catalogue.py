@@ -108,7 +108,9 @@ class Call:
             match arg["kind"]:
                 case "tensor" if arg.get("narrow"):
                     shape = (m, n * len(arg.get("parts", (1,))))
-                    made = build({"": Narrow(shape, NAMED[arg["narrow"][next(key)]])}, torch.float32, "cpu", seed)
+                    made = build(
+                        {"": Narrow(shape, NAMED[arg["narrow"][next(key)]])}, torch.float32, "cpu", seed
+                    )
                     found[arg["name"]] = LAYOUTS[layout](made[""])
                 case "tensor":
                     tensor = self.tensor(arg, m, n, pair, layout, generator)
@@ -328,7 +330,11 @@ class Operator:
                     for a, names in zip(got, like, strict=True)
                 ]
                 near = [a if dtype is None else a.to(dtype) for a, dtype in zip(got, cast, strict=True)]
-                named = {k: NAMED[v] for k, v in arguments.items() if isinstance(v, str) and v in NAMED} if not is_backward else {}
+                named = (
+                    {k: NAMED[v] for k, v in arguments.items() if isinstance(v, str) and v in NAMED}
+                    if not is_backward
+                    else {}
+                )
                 self.compare(near, want, n, pair, where, is_backward, {**NAMED, **named})
             for k, (a, b) in enumerate(zip(got, base, strict=True)):
                 assert (a is None) == (b is None), where
@@ -356,7 +362,9 @@ class Operator:
             coarse = RELATIVE[pair.of("MN")] if from_result else 0.0
             own = named.get(result["dtype"], pair.of(result["span"]))
             if own in STEPS:
-                assert_close(a, b, own, f"{where}: {result['name']}", off=steps_off(self.record, pair.of("MN")))
+                assert_close(
+                    a, b, own, f"{where}: {result['name']}", off=steps_off(self.record, pair.of("MN"))
+                )
                 continue
             roundings = base * max(1.0, coarse / RELATIVE[own])
             gradient = gradient_roundings(self.name) * roundings

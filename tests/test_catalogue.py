@@ -227,7 +227,6 @@ def test_gradients_from_views_of_the_result(name: str, device: str) -> None:
     }
     weights = torch.randn(6, 160, device=device)
     for view_name, view in views.items():
-
         if not differentiable(record, arguments):
             break
 

@@ -77,7 +77,10 @@ def check_conversions(device: str) -> int:
         for part in (q, q[3:], q[:-5]):
             for out in (torch.float32, torch.float16, torch.bfloat16):
                 name = str(out).removeprefix("torch.")
-                got, want = avo.dequantize(part.to(device), one * 0.5, name).cpu(), (part.float() * 0.5).to(out)
+                got, want = (
+                    avo.dequantize(part.to(device), one * 0.5, name).cpu(),
+                    (part.float() * 0.5).to(out),
+                )
                 assert got.dtype == out and ((got == want) | (got.isnan() & want.isnan())).all()
     return sum(x.numel() for x in inputs)
 
@@ -94,7 +97,9 @@ def test_conversions_on_each_instruction_set(isa: str) -> None:
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "AVO_OPS_CPU_ISA": isa, "PYTHONPATH": path}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=here)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=here
+    )
     if "AVO_OPS_CPU_ISA" in run.stderr or run.returncode < 0:
         pytest.skip(f"this machine has no {isa}")
     assert run.returncode == 0, run.stderr
@@ -179,7 +184,9 @@ def test_the_gradient_of_a_scale() -> None:
         scale = torch.full(shape, 0.25, requires_grad=True)
         avo_ops.reset_stats()
         (got,) = torch.autograd.grad(op(q, scale).sum(), scale)
-        torch.testing.assert_close(got, q.float().sum_to_size(shape) if len(shape) > 1 else q.float().sum()[None])
+        torch.testing.assert_close(
+            got, q.float().sum_to_size(shape) if len(shape) > 1 else q.float().sum()[None]
+        )
         assert [s.definitions for s in avo_ops.stats().by_op().values()] == [1]
         assert avo_ops.explain(op, q, scale).calls[0].path == "definition"
         with avo_ops.strict(), pytest.raises(RuntimeError, match="a gradient is wanted"):
@@ -211,7 +218,9 @@ def test_compiled_functions_end_in_8_bits() -> None:
     for f, c, args in zip((to_e4m3, to_int8, back, back), compiled, calls, strict=True):
         with avo_ops.strict():
             got, want = c(*args), f(*args)
-        for a, b in zip(got if isinstance(got, tuple) else [got], want if isinstance(want, tuple) else [want], strict=True):
+        for a, b in zip(
+            got if isinstance(got, tuple) else [got], want if isinstance(want, tuple) else [want], strict=True
+        ):
             assert equal(a, b) and a.dtype == b.dtype
     one = avo_ops.compile(back)  # a graph for each dtype
     for args in calls[2:]:
@@ -235,8 +244,9 @@ def test_a_cast_of_what_may_lie_outside_is_left_to_torch() -> None:
 
 def test_refusals() -> None:
     x, q = torch.randn(3, 8), torch.zeros(3, 8, dtype=torch.int8)
+    one_number = r"quantize: scale must have shape \[\] or \[1\] \(one number\), but has shape \[2\]"
     for call, message in (
-        (lambda: avo.quantize(x, torch.ones(2)), r"quantize: scale must have shape \[\] or \[1\] \(one number\), but has shape \[2\]"),
+        (lambda: avo.quantize(x, torch.ones(2)), one_number),
         (lambda: avo.quantize(q, ONE), "quantize: x must be a floating-point tensor .*, but is int8"),
         (lambda: avo.quantize(x, ONE, "uint8"), "quantize: dtype must be 'float8_e4m3fn' or 'int8', but is 'uint8'"),
         (lambda: avo.dequantize(x, ONE), "dequantize: x must be float8_e4m3fn or int8, but is float32"),

@@ -86,9 +86,9 @@ class Call:
                 shape = list(values[i])
                 if rows is not None and self.has_rows(a) and shape:
                     shape[0] = rows
-                if a.narrow:
+                if a.narrow:  # int8: opcheck compares, which torch does not for e4m3
                     wide = torch.randn(shape, generator=generator) * 30
-                    values[i] = wide.clamp(-128, 127).to(a.narrow[-1])  # int8: opcheck compares, which torch does not for e4m3
+                    values[i] = wide.clamp(-128, 127).to(a.narrow[-1])
                     continue
                 if a.integer:
                     columns = self.sample.args[0][-1]

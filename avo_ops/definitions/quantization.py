@@ -176,9 +176,7 @@ def _dequantize_twin(x: Tensor, scale: Tensor, dtype: str = "float32") -> Tensor
 # ---- records ------------------------------------------------------------------------------------------------------
 
 _E4M3 = "Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)"
-_ROWS = (
-    "; scale = max(max(|{y}|) / 448, 1 / (512 * 448)) of each row, 127 instead of 448 for int8"
-)
+_ROWS = "; scale = max(max(|{y}|) / 448, 1 / (512 * 448)) of each row, 127 instead of 448 for int8"
 _ONE = "q = {y} / scale, to nearest even, within [-448, 448] or [-128, 127]"
 
 

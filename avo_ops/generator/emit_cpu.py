@@ -77,7 +77,9 @@ class _Kernel:
         if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):
             raise TraceError(f"{case.name}: only a plain sum over the rows can be a result")
         # Inputs, then results other than sums; sums go through the partials.
-        self.operands = [n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics, *self.numbers)]
+        self.operands = [
+            n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics, *self.numbers)
+        ]
         self.operands += [*self.stores, *self.row_stores]
         self.names = Names(
             {f"{o}_{what}" for o in self.operands for what in ("row", "columns")}
@@ -118,7 +120,8 @@ class _Kernel:
             out.append("  const int64_t M = a->M;")
         out += [f"  const C {identifier(n.attr)} = C(a->scalars[{i}]);" for i, n in enumerate(self.scalars)]
         out += [
-            f"  const C {identifier(n.attr)} = load_stat<C>(a, {self._operand(n.attr)}, 0);" for n in self.numbers
+            f"  const C {identifier(n.attr)} = load_stat<C>(a, {self._operand(n.attr)}, 0);"
+            for n in self.numbers
         ]
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}

@@ -319,7 +319,9 @@ def _bounds(value: Node) -> tuple[float, float]:
         return value.attr, value.attr
     if value.op == "round":
         least, most = _bounds(value.args[0])
-        return math.floor(least) if math.isfinite(least) else least, math.ceil(most) if math.isfinite(most) else most
+        return math.floor(least) if math.isfinite(least) else least, math.ceil(most) if math.isfinite(
+            most
+        ) else most
     if value.op in ("max", "min", "where"):
         (a, b), (c, d) = (_bounds(x) for x in value.args[-2:])
         first = max if value.op == "max" else min

@@ -267,11 +267,15 @@ class _Partition:
             return low <= self.constants[node] <= high
         name, args = aten_name(node), list(node.args)
         if name in ("round", "_to_copy", "clone", "where") or is_view(name):
-            return all(self._lies_within(a, low, high) for a in args[1 if name == "where" else 0 :] if _is_tensor(a))
-        bounds = [node.kwargs.get("min"), node.kwargs.get("max")]
-        bounds = [b if b is not None else a for a, b in zip([*args[1:], None, None], bounds, strict=False)]
-        numbers = all(isinstance(b, int | float) for b in bounds)
-        return name in ("clamp", "hardtanh") and numbers and low <= bounds[0] and bounds[1] <= high
+            return all(
+                self._lies_within(a, low, high) for a in args[1 if name == "where" else 0 :] if _is_tensor(a)
+            )
+        given: list[Any] = [node.kwargs.get("min"), node.kwargs.get("max")]
+        least, most = (
+            b if b is not None else a for a, b in zip([*args[1:], None, None], given, strict=False)
+        )
+        numbers = isinstance(least, int | float) and isinstance(most, int | float)
+        return name in ("clamp", "hardtanh") and numbers and low <= least and most <= high
 
     # -- placing
 

@@ -127,8 +127,12 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
         )
         if a.name in record.integers and span != Span.ROWS:
             raise ValueError(f"{record.name}: the tensor {a.name} of whole numbers must have the span M")
-        if a.name in record.narrow and (span != Span.BOTH or optional or not {*record.narrow[a.name]} <= {*NARROW_NAMES}):
-            raise ValueError(f"{record.name}: the tensor {a.name} of 8 bits must have the span MN, and be there")
+        if a.name in record.narrow and (
+            span != Span.BOTH or optional or not {*record.narrow[a.name]} <= {*NARROW_NAMES}
+        ):
+            raise ValueError(
+                f"{record.name}: the tensor {a.name} of 8 bits must have the span MN, and be there"
+            )
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
         for name in (a.name, *record.parts.get(a.name, ())):
@@ -545,9 +549,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         own = {
             s: named.get(s, d.builder.const(0.0)) for s in statistics
         }  # 0 where this pattern does without it
-        graph = _case_graph(
-            d.builder, {**d.forward.results, **own}, _narrow_of(arguments, pattern, dtype_of)
-        )
+        graph = _case_graph(d.builder, {**d.forward.results, **own}, _narrow_of(arguments, pattern, dtype_of))
         name = f"{record.name}_forward{pattern.suffix(record)}"
         key = _select_key(arguments, pattern)
         public_cases.append(Case(key, name, graph, (True,) * len(returns)))

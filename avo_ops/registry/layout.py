@@ -15,8 +15,16 @@ Tensor = torch.Tensor
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = (torch.int64, torch.int32)
-NAMED = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
-NAMED |= {"float8_e4m3fn": torch.float8_e4m3fn, "int8": torch.int8}  # that a return may have whatever the arguments
+NAMED = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+NAMED |= {
+    "float8_e4m3fn": torch.float8_e4m3fn,
+    "int8": torch.int8,
+}  # that a return may have whatever the arguments
 MAX_DIMS = 64  # kMaxDims of csrc/runtime/layout.h
 
 
@@ -171,7 +179,8 @@ def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
         if a.span == "1":
             if value.dim() > 1 or (value.dim() == 1 and value.shape[0] != 1):
                 raise _fail(
-                    op, f"{a.name} must have shape [] or [1] (one number), but has shape {_shape(value.shape)}"
+                    op,
+                    f"{a.name} must have shape [] or [1] (one number), but has shape {_shape(value.shape)}",
                 )
             continue
         expected = shape_of(op, a, space)

@@ -158,7 +158,9 @@ def _op_lines(op: Record) -> Iterable[str]:
             f"{op['name']}: the schema has {len(optional)} returns, the record {len(op['returns'])}"
         )
     for result, none in zip(op["returns"], optional, strict=True):
-        yield _line("return", result["name"], result["span"], int(none), *_dtype_words(result["dtype"], index, args))
+        yield _line(
+            "return", result["name"], result["span"], int(none), *_dtype_words(result["dtype"], index, args)
+        )
         yield from _parts_lines(result)
     for case in op["cases"]:
         yield from _case_lines(case)

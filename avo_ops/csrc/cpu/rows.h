@@ -250,7 +250,7 @@ AVO_INLINE Vec<float> load_as_f32(const Int8 *p) {
 AVO_INLINE void store_f32_as(Int8 *p, Vec<float> v) {
   UintF words[Vec<float>::kRegs];
   repeat<Vec<float>::kRegs>([&](auto i)
-                                AVO_LAMBDA { words[i] = (UintF)__builtin_convertvector(v.r[i], IntF) & 0xffu; });
+                                AVO_LAMBDA { words[i] = (UintF) __builtin_convertvector(v.r[i], IntF) & 0xffu; });
   store_bytes(p, words);
 }
 

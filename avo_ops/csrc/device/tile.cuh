@@ -90,9 +90,9 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   }
 
   // Store vector p of a row; every thread of the warp must call, `live` says whether the row exists.
-  template <class X, class C>
-  AVO_INLINE void store(X *__restrict__ row, int p, const C (&value)[V], bool live) const {
-    static_assert(kSingle || V * sizeof(X) == 16 || sizeof(X) == 1, "results have the type of the row operands, or 8 bits");
+  template <class X, class C> AVO_INLINE void store(X *__restrict__ row, int p, const C (&value)[V], bool live) const {
+    static_assert(kSingle || V * sizeof(X) == 16 || sizeof(X) == 1,
+                  "results have the type of the row operands, or 8 bits");
     Vec<X, V> v;
     v.pack(value);
     X *const out = row + column(0) + at(p, 0);
@@ -113,7 +113,8 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   }
 
 private:
-  // Elements of 8 bits: a vector at once, or one by one where it does not start at a multiple of its size, or is not whole.
+  // Elements of 8 bits: a vector at once, or one by one where it does not start at a multiple of its size, or is not
+  // whole.
   template <class X> AVO_INLINE void load_bytes(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {

@@ -37,7 +37,8 @@ struct bf16 {
   uint16_t bits;
 };
 
-// So are those of 8 bits, operands beside wider ones: e4m3 (4 bits of exponent, 3 of the fraction, no infinity), integers.
+// So are those of 8 bits, operands beside wider ones: e4m3 (4 bits of exponent, 3 of the fraction, no infinity),
+// integers.
 struct f8 {
   uint8_t bits;
 };

@@ -144,7 +144,8 @@ template <class X> struct Half {
 template <> struct Vec<f16, 1> : Half<f16> {};
 template <> struct Vec<bf16, 1> : Half<bf16> {};
 
-// V elements of 8 bits beside 16 bytes of wider ones: one access of V bytes, from an address that is a multiple of them.
+// V elements of 8 bits beside 16 bytes of wider ones: one access of V bytes, from an address that is a multiple of
+// them.
 template <int V> struct BytesOf;
 template <> struct BytesOf<1> {
   using type = uint8_t;

@@ -1,5 +1,5 @@
-// The dtypes that kernels know, four for the math, two of whole numbers and two of 8 bits, and their translation from and to torch's
-// dtype codes.
+// The dtypes that kernels know, four for the math, two of whole numbers and two of 8 bits, and their translation from
+// and to torch's dtype codes.
 #pragma once
 
 #include <cstdint>

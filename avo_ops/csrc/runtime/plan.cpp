@@ -53,7 +53,8 @@ void check_tensor(const Op &op, const ArgSpec &spec, const TensorView &tensor, c
   if (!spec.narrow.empty()) {
     if (std::find(spec.narrow.begin(), spec.narrow.end(), tensor.dtype) == spec.narrow.end()) {
       std::string allowed;
-      for (Dtype dtype : spec.narrow) allowed += (allowed.empty() ? "" : " or ") + torch_dtype_name(dtype_to_torch(dtype));
+      for (Dtype dtype : spec.narrow)
+        allowed += (allowed.empty() ? "" : " or ") + torch_dtype_name(dtype_to_torch(dtype));
       fail(op.subject, ": ", spec.name, " must be ", allowed, ", but is ", torch_dtype_name(tensor.torch_dtype));
     }
   } else if (!spec.integer && (tensor.dtype == Dtype::None || index_of(tensor.dtype) >= kDtypes))

@@ -292,9 +292,10 @@ private:
     auto made = std::make_unique<Case>();
     uint64_t scale = 1;
     for (const ArgSpec &arg : op.args) {
-      int entries = arg.kind == ArgKind::Mask                                                   ? arg.length
-                    : arg.kind == ArgKind::Str || !arg.narrow.empty() || (arg.kind == ArgKind::Tensor && arg.optional) ? 1
-                                                                                                : 0;
+      int entries = arg.kind == ArgKind::Mask ? arg.length
+                    : arg.kind == ArgKind::Str || !arg.narrow.empty() || (arg.kind == ArgKind::Tensor && arg.optional)
+                        ? 1
+                        : 0;
       uint64_t radix = arg.kind == ArgKind::Str ? arg.choices.size() : !arg.narrow.empty() ? arg.narrow.size() : 2;
       for (int i = 0; i < entries; ++i) {
         if (scale > (uint64_t{1} << 56)) in_.error("op ", op.name, " has too many selecting arguments");
