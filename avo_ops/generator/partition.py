@@ -265,7 +265,8 @@ class _Partition:
         """Whether a value is a number of the interval, or NaN, by the author's clamp."""
         if node in self.constants:
             return low <= self.constants[node] <= high
-        name, args = aten_name(node), list(node.args)
+        name = aten_name(node)
+        args: list[Any] = list(node.args)
         if name in ("round", "_to_copy", "clone", "where") or is_view(name):
             return all(
                 self._lies_within(a, low, high) for a in args[1 if name == "where" else 0 :] if _is_tensor(a)
