@@ -29,7 +29,7 @@ import torch
 import avo_ops
 from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
-from avo_ops.definitions.record import Whole
+from avo_ops.definitions.record import Narrow, Whole
 from avo_ops.registry.plan import generated_folder
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -170,6 +170,8 @@ def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]
             if "Tensor" in kind:
                 shape = record.shape_of(a.name, m, n)
                 call[a.name] = Whole(shape, n) if a.name in record.integers else shape
+                if a.name in record.narrow:
+                    call[a.name] = Narrow(shape, getattr(torch, record.narrow[a.name][0]))
             elif kind == "List[int]":
                 call[a.name] = [n]
             elif a.name == record.columns.arg:
@@ -181,8 +183,20 @@ def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]
         yield (f"{record.name} {option}" if option != options[0] else record.name), call
 
 
-COMPARED = tuple(r for r in CATALOGUE if r.twin is not None)
-"""The operators that torch has too."""
+COMPARED = tuple(r for r in CATALOGUE if r.twin is not None and r.differentiation == "kernels")
+"""The operators that torch has too, but for those between 8 bits and more: a result is one number of few, or its neighbour."""
+
+
+def _step_of_e4m3(q: Tensor) -> Tensor:
+    bits = q.contiguous().view(torch.uint8).int()
+    return torch.where(bits > 127, 128 - bits, bits)
+
+
+STEPS: dict[torch.dtype, Callable[[Tensor], Tensor]] = {
+    torch.float8_e4m3fn: _step_of_e4m3,
+    torch.int8: Tensor.int,
+}
+"""The place of each value among all numbers of a dtype of 8 bits."""
 
 
 def real(value: Any) -> bool:

@@ -16,7 +16,7 @@ import torch
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
 from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, OpDef
-from avo_ops.definitions.record import Whole
+from avo_ops.definitions.record import Narrow, Whole
 from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 
 from .accuracy import calls, twin_of
@@ -97,6 +97,8 @@ class Workload:
             if isinstance(value, tuple):
                 value = make(value, value == (self.m, self.n))
                 value.requires_grad_(differentiable and key in wanted)
+            elif isinstance(value, Narrow):
+                value = make(value.shape, True).to(value.dtype)
             elif isinstance(value, Whole):
                 like = make((1,), False)
                 value = torch.randint(value.low, value.high, value.shape, device=like.device)

@@ -27,20 +27,27 @@ from catalogue import (
     RECORDS,
     RELATIVE,
     REPRESENTATIVES,
+    STEPS,
+    Narrow,
     as_tuple,
     assert_close,
+    build,
+    doubled,
+    equal,
     gradient_roundings,
     magnified,
     number,
     of_positive,
     real,
     saves_a_result,
+    steps_off,
 )
 
 import avo_ops
 from avo_ops import testing
 from avo_ops.generator import emulator
 from avo_ops.registry import native_library
+from avo_ops.registry.layout import NAMED
 from avo_ops.registry.native import CudaTarget
 
 RECORD_OF = {op["name"]: RECORDS[name] for name, entry in OPERATORS.items() for op in entry["ops"]}
@@ -76,7 +83,7 @@ class Pair:
 
     def of(self, span: str) -> torch.dtype:
         compute = torch.float64 if self.x == "f64" else torch.float32
-        return {"MN": TORCH[self.x], "N": TORCH[self.w], "M": compute}[span]
+        return {"MN": TORCH[self.x], "N": TORCH[self.w], "M": compute, "1": compute}[span]
 
     def variants(self, family: str) -> list[dict[str, Any]]:
         variants = FAMILIES[family]["variants"]
@@ -100,11 +107,19 @@ class Call:
         found: dict[str, Any] = {}
         for arg in self.op["args"]:
             match arg["kind"]:
+                case "tensor" if arg.get("narrow"):
+                    shape = (m, n * len(arg.get("parts", (1,))))
+                    made = build(
+                        {"": Narrow(shape, NAMED[arg["narrow"][next(key)]])}, torch.float32, "cpu", seed
+                    )
+                    found[arg["name"]] = LAYOUTS[layout](made[""])
                 case "tensor":
                     tensor = self.tensor(arg, m, n, pair, layout, generator)
                     found[arg["name"]] = None if arg["optional"] and not next(key) else tensor
                 case "str":
-                    found[arg["name"]] = arg["choices"][next(key)]
+                    own = str(TORCH[pair.x]).removeprefix("torch.")  # of a result, where a string names it
+                    chosen = arg["choices"][next(key)]
+                    found[arg["name"]] = own if own in arg["choices"] else chosen
                 case "mask":
                     found[arg["name"]] = [bool(next(key)) for _ in range(arg["length"])]
                 case "ints":
@@ -121,6 +136,8 @@ class Call:
         self, arg: dict[str, Any], m: int, n: int, pair: Pair, layout: str, generator: torch.Generator
     ) -> torch.Tensor:
         width = n * len(arg.get("parts", (1,)))
+        if arg["span"] == "1":
+            return torch.full((), 0.0431, dtype=pair.of("1"))  # no quotient lies between two integers
         shape = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
         if arg.get("integer"):
             return torch.randint(n, shape, generator=generator)
@@ -239,8 +256,7 @@ class Operator:
         return [name for name, index in self.entry["autograd"]["gradients"].items() if mask[index]]
 
     def reference(self, public: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-        exact = {k: v.double() if real(v) else v for k, v in public.items()}
-        return self.record.compute(**exact)
+        return self.record.compute(**doubled(public))
 
     @torch.enable_grad()
     def reference_gradients(
@@ -315,13 +331,25 @@ class Operator:
                     for a, names in zip(got, like, strict=True)
                 ]
                 near = [a if dtype is None else a.to(dtype) for a, dtype in zip(got, cast, strict=True)]
-                self.compare(near, want, n, pair, where, is_backward)
+                named = (
+                    {k: NAMED[v] for k, v in arguments.items() if isinstance(v, str) and v in NAMED}
+                    if not is_backward
+                    else {}
+                )
+                self.compare(near, want, n, pair, where, is_backward, {**NAMED, **named})
             for k, (a, b) in enumerate(zip(got, base, strict=True)):
                 assert (a is None) == (b is None), where
-                assert a is None or torch.equal(a, b), f"{where}: result {k} differs from that of {runs[0]}"
+                assert a is None or equal(a, b), f"{where}: result {k} differs from that of {runs[0]}"
 
     def compare(
-        self, got: Sequence[Any], want: Sequence[Any], n: int, pair: Pair, where: str, is_backward: bool
+        self,
+        got: Sequence[Any],
+        want: Sequence[Any],
+        n: int,
+        pair: Pair,
+        where: str,
+        is_backward: bool,
+        named: dict[str, torch.dtype],
     ) -> None:
         # As in test_catalogue: a result that another one uses is rounded first, and a short row's gradient is a small
         # difference.
@@ -333,13 +361,19 @@ class Operator:
             # One result is computed from the other as that is stored.
             from_result = len(self.record.results) > 1 or (is_backward and saves_a_result(self.record))
             coarse = RELATIVE[pair.of("MN")] if from_result else 0.0
-            roundings = base * max(1.0, coarse / RELATIVE[pair.of(result["span"])])
+            own = named.get(result["dtype"], pair.of(result["span"]))
+            if own in STEPS:
+                assert_close(
+                    a, b, own, f"{where}: {result['name']}", off=steps_off(self.record, pair.of("MN"))
+                )
+                continue
+            roundings = base * max(1.0, coarse / RELATIVE[own])
             gradient = gradient_roundings(self.name) * roundings
             scale, floor = roundings * magnified(self.record, n), 0.0
             if is_backward:
                 scale, floor = gradient, 100.0 if n <= 3 else 0.1
-            floor += torch.finfo(pair.of(result["span"])).tiny  # below it a rounding is absolute
-            assert_close(a, b, pair.of(result["span"]), f"{where}: {result['name']}", scale, floor)
+            floor += torch.finfo(own).tiny  # below it a rounding is absolute
+            assert_close(a, b, own, f"{where}: {result['name']}", scale, floor)
 
 
 def other_paths() -> list[str]:
@@ -415,10 +449,11 @@ def has_many(name: str) -> bool:
 
 def chosen() -> list[str]:
     """The representatives; of those of many kernels (norms, of about a thousand each) the one of the fewest families that
-    sums over rows, but for AVO_OPS_EMULATOR=all."""
+    sums over rows, and of those that find a scale for 8 bits in each row the one of the fewest, but for AVO_OPS_EMULATOR=all."""
     many = [name for name in REPRESENTATIVES if has_many(name)]
     kept = min((name for name in many if any(FAMILIES[f]["sums"] for f in families(name))), key=families_of)
-    return [n for n in REPRESENTATIVES if EVERYTHING or n not in many or n == kept]
+    scaled = sorted((n for n in REPRESENTATIVES if "scale" in RECORDS[n].results), key=families_of)
+    return [n for n in REPRESENTATIVES if EVERYTHING or n not in (*many, *scaled[1:]) or n == kept]
 
 
 def others(part: int = 0, parts: int = 1) -> list[str]:

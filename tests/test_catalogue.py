@@ -16,6 +16,7 @@ from catalogue import (
     RECORDS,
     RELATIVE,
     REPRESENTATIVES,
+    STEPS,
     Whole,
     as_tuple,
     assert_close,
@@ -23,6 +24,7 @@ from catalogue import (
     calls,
     differentiable,
     doubled,
+    equal,
     finds_an_extreme,
     gradient_roundings,
     gradients,
@@ -34,8 +36,11 @@ from catalogue import (
     reference,
     result_dtype,
     result_shapes,
+    rounds_between,
     run,
+    same,
     saves_a_result,
+    steps_off,
     tensors,
 )
 
@@ -77,22 +82,25 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
     # A result that another one uses is rounded first, as in the two calls that the operator replaces.
     roundings = 1 if len(record.results) == 1 else 3
     for i, (got, want) in enumerate(zip(out, reference(record, arguments), strict=True)):
+        own = result_dtype(record, record.results[i], arguments)
+        coarser = RELATIVE[dtype] / RELATIVE[own] if rounds_between(record) and own in RELATIVE else 1.0
         assert_close(
             got,
             want,
-            result_dtype(record, record.results[i], arguments),
+            own,
             f"{name} {call} result {i}",
-            roundings * magnified(record, got.shape[-1]) * scale,
+            roundings * magnified(record, got.shape[-1]) * scale * max(1.0, coarser),
             # A sum over the row is as exact as its terms.
             1.0
             if got.shape[-1] == 1 and want.shape != next(iter(tensors(arguments).values())).shape
             else 0.0,
+            steps_off(record, dtype),
         )
-    grads = [torch.randn(o.shape, dtype=torch.float64).to(o.dtype).to(device) for o in out]
+    names = differentiable(record, arguments)
+    grads = [torch.randn(o.shape, dtype=torch.float64).to(o.dtype).to(device) for o in out] if names else []
     results, got_grads, want, want_grads = gradients(record, arguments, grads)
     for a, b in zip(out, results, strict=True):
-        same = (a == b) | (a.isnan() & b.isnan())
-        assert same.all(), f"{name} {call}: results with and without gradients differ"
+        assert same(a, b), f"{name} {call}: results with and without gradients differ"
     for key, got in got_grads.items():
         # The gradient of a normalised row of one to three elements is a small difference of large terms, or their rounding.
         few = got.shape and got.shape[-1] <= 3
@@ -168,11 +176,11 @@ def test_layouts_give_the_same_bits(name: str, dtype: torch.dtype, device: str) 
                 out, got = own_gradients(record, arguments, [grad_layout(g) for g in grads])
                 where = f"{name} {m}x{n} {layout_name}, gradients {grad_name}"
                 for a, b in zip(out, base, strict=True):
-                    assert torch.equal(a, b), where
+                    assert equal(a, b), where
                 for key in got:
-                    assert torch.equal(got[key], base_grads[key]), f"{where}: gradient of {key}"
+                    assert equal(got[key], base_grads[key]), f"{where}: gradient of {key}"
                 for key, value in before.items():
-                    assert torch.equal(arguments[key], value), f"{where}: {key} was overwritten"
+                    assert equal(arguments[key], value), f"{where}: {key} was overwritten"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -188,7 +196,7 @@ def test_a_row_does_not_depend_on_its_neighbours(name: str, device: str) -> None
                 for k, v in arguments.items()
             }
             for a, b in zip(run(record, one), whole, strict=True):
-                assert torch.equal(a[0], b[13]), f"{name} {dtype} N={n}"
+                assert equal(a[0], b[13]), f"{name} {dtype} N={n}"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -220,6 +228,8 @@ def test_gradients_from_views_of_the_result(name: str, device: str) -> None:
     }
     weights = torch.randn(6, 160, device=device)
     for view_name, view in views.items():
+        if not differentiable(record, arguments):
+            break
 
         def gradient(function: Any, args: dict[str, Any], view: Any = view) -> tuple[torch.Tensor, ...]:
             names = differentiable(record, args)
@@ -254,6 +264,11 @@ def test_mixed_dtypes(name: str, device: str) -> None:
         coarse = max(RELATIVE[t.dtype] for t in tensors(arguments).values())
         defined = run(record, arguments, getattr(torch.ops.avo, name).definition)
         for o, p, w, d in zip(out, defined, want, dtypes, strict=True):
+            if d in STEPS:
+                off = steps_off(record, torch.bfloat16)
+                assert_close(o, w, d, f"{name} {mix}", off=off)
+                assert_close(p, w, d, f"{name} {mix} by definition", off=off)
+                continue
             # One result may be computed from the other, rounded; the definition does not round in between.
             several = 2 * coarse / RELATIVE[d] if len(out) > 1 else 1.0
             assert_close(o, w, d, f"{name} {mix}", several)
@@ -281,7 +296,7 @@ def test_a_shared_gradient_has_the_precision_of_each_tensor(name: str, device: s
     record = RECORDS[name]
     call = calls(record, 5, 48)[-1]
     names = [k for k, v in call.items() if v == (5, 48)]
-    for fine in names if len(names) > 1 else ():
+    for fine in names if len(names) > 1 and record.differentiation == "kernels" else ():
         if record.gradient is not None and saves_a_result(record) and fine != names[0]:
             continue  # stated by the result, which has the dtype of the first
         arguments = build(call, torch.float32, device)
@@ -305,7 +320,7 @@ def test_empty(name: str, device: str) -> None:
         out = run(record, own)
         assert [o.shape for o in out] == result_shapes(record, m, n)
         inputs = [own[n] for n in differentiable(record, own)]
-        got = torch.autograd.grad(out, inputs, [torch.zeros_like(o) for o in out])
+        got = torch.autograd.grad(out, inputs, [torch.zeros_like(o) for o in out]) if inputs else ()
         for g, t in zip(got, inputs, strict=True):
             assert g.shape == t.shape and not g.any()
 
@@ -356,7 +371,7 @@ def test_more_dims(name: str, device: str) -> None:
         if x.dim() == 4:
             x = x.transpose(1, 2).contiguous().transpose(1, 2)
             for a, b in zip(run(record, {**arguments, first: x}), run(record, arguments), strict=True):
-                assert torch.equal(a, b)
+                assert equal(a, b)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -371,7 +386,7 @@ def test_weight_gradients_repeat_to_the_bit(name: str, device: str) -> None:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
             _, again = own_gradients(record, arguments, grads)
-            assert all(torch.equal(first[k], again[k]) for k in first)
+            assert all(equal(first[k], again[k]) for k in first)
     finally:
         torch.set_num_threads(threads)
 
@@ -392,7 +407,7 @@ def test_only_the_wanted_gradients(name: str, device: str) -> None:
             got = torch.autograd.grad(run(record, own), [own[key] for key in wanted], grads)
             for key, g in zip(wanted, got, strict=True):
                 if full[key].dim() == 2:
-                    assert torch.equal(g, full[key]), f"{name} N={n}: gradient of {key} with {wanted}"
+                    assert equal(g, full[key]), f"{name} N={n}: gradient of {key} with {wanted}"
                 else:
                     torch.testing.assert_close(g, full[key], rtol=1e-5, atol=1e-5)
 
@@ -434,7 +449,7 @@ def test_cuda_graph_and_side_stream(name: str) -> None:
     graph.replay()
     torch.cuda.synchronize()
     for a, b, c in zip(want, side, captured, strict=True):
-        assert torch.equal(a, b) and torch.equal(a, c)
+        assert equal(a, b) and equal(a, c)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -481,9 +496,9 @@ def test_specialised_and_generic_kernels_give_the_same_bits(name: str) -> None:
             out_odd, got_odd, _, _ = gradients(record, odd, [LAYOUTS["odd rows"](g) for g in grads])
             assert not [k for k in avo_ops.stats() if k.endswith(f"_n{n}")]
             for a, b in zip(out, out_odd, strict=True):
-                assert torch.equal(a, b), f"{name} {dtype} N={n}"
+                assert equal(a, b), f"{name} {dtype} N={n}"
             for key in got:
-                assert torch.equal(got[key], got_odd[key]), f"{name} {dtype} N={n}: gradient of {key}"
+                assert equal(got[key], got_odd[key]), f"{name} {dtype} N={n}: gradient of {key}"
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -124,7 +124,7 @@ def test_each_broadcast_is_its_own_graph(span: str, gradient: Span) -> None:
 
 
 def test_a_scalar_tensor_broadcasts_and_its_gradient_sums_everything() -> None:
-    graph = lowered(lambda x, b: x * b, "MN", "")
+    graph = lowered(lambda x, b: x * b, "MN", "1")
     assert (graph.results["y"].span, graph.results["grad_b"].span) == (Span.BOTH, Span.NONE)
     assert [n.attr for n in graph.nodes() if n.is_reduction] == [Span.COLS, Span.ROWS]
 
@@ -339,7 +339,7 @@ def test_a_scalar_tensor_argument_is_refused() -> None:
         "argument s",
         "make it a float",
         schema="(Tensor x, Tensor s) -> Tensor",
-        spans={"s": ""},
+        spans={"s": "1"},
     )
 
 
@@ -452,7 +452,7 @@ def selection(op: Op, case: Case) -> dict[str, Any]:
     for a in op.arguments:
         if a.kind == "tensor" and a.optional:
             found[a.name] = bool(next(key))
-        elif a.kind == "str":
+        elif a.choices:
             found[a.name] = a.choices[next(key)]
         elif a.kind == "mask":
             found[a.name] = [bool(next(key)) for _ in range(a.length)]
@@ -460,7 +460,7 @@ def selection(op: Op, case: Case) -> dict[str, Any]:
     return found
 
 
-_SHAPES = {"MN": (M, N), "M": (M, 1), "N": (1, N), "": (1, 1)}
+_SHAPES = {"MN": (M, N), "M": (M, 1), "N": (1, N), "1": (1, 1)}
 _SCALARS = {"eps": 1e-3, "scale": 0.7}
 
 
@@ -497,6 +497,8 @@ def _define(plan: Plan, chosen: dict[str, Any], tensors: dict[str, Tensor]) -> l
         if a.kind == "tensor":
             value = tensors.get(a.name)
             keywords[a.name] = value.reshape(-1) if value is not None and a.span == Span.COLS else value
+            if a.span == Span.NONE:
+                keywords[a.name] = tensors[a.name].reshape(())
         else:
             keywords[a.name] = {
                 "ints": [N],
@@ -526,7 +528,7 @@ def check_plan(
     plan: Plan, fill: Callable[[tuple[int, ...]], Tensor], *, rtol: float = 1e-8, backward: bool = True
 ) -> int:
     """Compare every case of a plan with its definition under autograd, in float64; how many gradients were compared."""
-    _, forward, back = plan.ops
+    forward, back = plan.ops[1], plan.ops[2] if len(plan.ops) > 2 else None
     compared = 0
     saved_of: dict[tuple[Any, ...], tuple[dict[str, Tensor], dict[str, Tensor]]] = {}
     for case in forward.cases:
@@ -537,15 +539,15 @@ def check_plan(
         for result, want in _in_parts(plan, defined).items():
             want = want.reshape(got[result].shape)
             torch.testing.assert_close(
-                got[result],
-                want,
+                got[result].to(want.dtype).double(),  # of 8 bits: rounded when it is stored
+                want.double(),
                 rtol=rtol,
                 atol=1e-10,
                 equal_nan=True,
                 msg=lambda m, case=case: f"{case.name}: {m}",
             )
         saved_of[case.key] = tensors, got
-    for case in back.cases if backward else ():
+    for case in back.cases if backward and back is not None else ():
         chosen = selection(back, case)
         pattern = {k: v for k, v in chosen.items() if k != "mask" and not k.startswith("grad_")}
         key = next(c.key for c in forward.cases if selection(forward, c).items() == pattern.items())
@@ -613,7 +615,7 @@ def extreme_values(values: list[float], seed: int) -> Callable[[tuple[int, ...]]
 @each_record
 def test_every_case_is_the_definition(name: str) -> None:
     plan = plan_of(name)
-    assert check_plan(plan, random_values(1)) >= 1
+    assert check_plan(plan, random_values(1)) >= (plan.record.differentiation == "kernels")
     check_plan(plan, lambda shape: 1e4 * random_values(2)(shape), rtol=1e-6)
     check_plan(plan, extreme_values([0.0, -0.0, 1e-300, -1e-300, 1.0, -40.0, 40.0, 1e3], 3), rtol=1e-6)
 
@@ -978,7 +980,7 @@ def test_every_combination_has_one_case(name: str) -> None:
         for a in op.arguments:
             if a.kind == "tensor" and a.optional:
                 axes.append(range(2))
-            elif a.kind == "str":
+            elif a.choices:
                 axes.append(range(len(a.choices)))
             elif a.kind == "mask":
                 axes += [range(2)] * a.length

@@ -26,7 +26,7 @@ OPERATORS = {d["name"]: operator_from_json(d) for d in plan_file.load(FOLDER)["o
 OPS = {op.name: (name, op) for name in REPRESENTATIVES for op in OPERATORS[name].ops}
 
 WRONG_DTYPES = [
-    torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e8m0fnu
+    torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu
 ]  # fmt: skip
 
 
@@ -50,6 +50,17 @@ def damaged(kind: str, value: Any, choose: random.Random) -> Any:
     """An argument that is wrong, most of the time."""
     if kind == "tensor":
         base = torch.ones(4, 6) if value is None else value
+        if not base.dim():  # one number
+            return choose.choice(
+                [
+                    lambda: base.to(choose.choice(WRONG_DTYPES)),
+                    lambda: None,
+                    lambda: base.to("meta"),
+                    lambda: base.expand(2),
+                    lambda: base.reshape(1, 1),
+                    lambda: base.to_sparse() if base.dtype.itemsize > 1 else None,
+                ]
+            )()
         return choose.choice(
             [
                 lambda: base.to(choose.choice(WRONG_DTYPES)),
@@ -61,7 +72,7 @@ def damaged(kind: str, value: Any, choose: random.Random) -> Any:
                 lambda: base[None],
                 lambda: base.reshape(-1)[0],
                 lambda: base.reshape([1] * (65 - base.dim()) + list(base.shape)),
-                lambda: base.to_sparse(),
+                lambda: base.to_sparse() if base.dtype.itemsize > 1 else None,
             ]
         )()
     if kind == "ints":

@@ -21,13 +21,14 @@ import pytest
 import torch
 import torch._inductor.utils
 import torch.nn.functional as F
-from catalogue import REPRESENTATIVES, real
+from catalogue import REPRESENTATIVES, STEPS, is_narrow, real
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import avo_ops
 from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE, FLAT, LAST, OpDef, Sample
 from avo_ops.registry import register_operator
+from avo_ops.registry.layout import NAMED
 from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 from avo_ops.registry.store import KernelStore, cache_key, default_cache_folder
 
@@ -85,11 +86,16 @@ class Call:
                 shape = list(values[i])
                 if rows is not None and self.has_rows(a) and shape:
                     shape[0] = rows
+                if a.narrow:  # int8: opcheck compares, which torch does not for e4m3
+                    wide = torch.randn(shape, generator=generator) * 30
+                    values[i] = wide.clamp(-128, 127).to(a.narrow[-1])
+                    continue
                 if a.integer:
                     columns = self.sample.args[0][-1]
                     values[i] = torch.randint(columns, shape, generator=generator)
                     continue
                 wide = torch.randn(shape, dtype=torch.float64, generator=generator)
+                wide = wide.abs() / 30 if a.span == "1" else wide
                 values[i] = wide.to(dtype[a.name] if isinstance(dtype, dict) else dtype)
             elif a.kind == "ints":
                 values[i] = list(values[i])
@@ -127,7 +133,7 @@ class Call:
 
     def definition(self, *args: Any) -> Any:
         """The author's definition in float64."""
-        wide = [a.to(torch.float64) if real(a) else a for a in args]
+        wide = [a.to(torch.float64) if real(a) or is_narrow(a) else a for a in args]
         dtype = (
             torch.float64
             if any(t.dtype == torch.float64 for t in args if isinstance(t, torch.Tensor))
@@ -143,8 +149,12 @@ class Call:
 
 
 # What registration does depends on the structure of operators, not on their formulas.
-CALLS = [Call(RECORDS[name], sample) for name in REPRESENTATIVES for sample in RECORDS[name].samples]
-FIRST = [Call(RECORDS[name], RECORDS[name].samples[0]) for name in REPRESENTATIVES]
+ALL_CALLS = [Call(RECORDS[name], sample) for name in REPRESENTATIVES for sample in RECORDS[name].samples]
+ALL_FIRST = [Call(RECORDS[name], RECORDS[name].samples[0]) for name in REPRESENTATIVES]
+CALLS = [call for call in ALL_CALLS if call.record.differentiation == "kernels"]
+FIRST = [call for call in ALL_FIRST if call.record.differentiation == "kernels"]
+all_calls = pytest.mark.parametrize("call", ALL_CALLS, ids=str)
+all_first = pytest.mark.parametrize("call", ALL_FIRST, ids=str)
 calls = pytest.mark.parametrize("call", CALLS, ids=str)
 first = pytest.mark.parametrize("call", FIRST, ids=str)
 by_name = {c.record.name: c for c in reversed(CALLS)}
@@ -159,6 +169,10 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 def result_dtype(call: Call, name: str, args: list[Any]) -> torch.dtype:
     names = [a.name for a in call.operator.public.arguments]
     source = call.record.dtypes.get(name, names[0])
+    if source in names and isinstance(args[names.index(source)], str):
+        source = args[names.index(source)]
+    if source in NAMED:
+        return NAMED[source]
     if source != "compute":
         return args[names.index(source)].dtype
     return torch.float64 if any(real(a) and a.dtype == torch.float64 for a in args) else torch.float32
@@ -174,14 +188,16 @@ def close(found: Any, expected: Any, tolerance: float = 1e-10) -> None:
     assert len(found) == len(expected)
     for f, e in zip(found, expected, strict=True):
         assert (f is None) == (e is None)
-        if f is not None:
+        if f is not None and f.dtype in STEPS:
+            assert (STEPS[f.dtype](f) - STEPS[f.dtype](e)).abs().max() <= (tolerance > 0)
+        elif f is not None:
             torch.testing.assert_close(f.double(), e.double(), rtol=tolerance, atol=tolerance)
 
 
 # ---- values ----
 
 
-@calls
+@all_calls
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_value(call, dtype):
     args = call.args(dtype)
@@ -194,7 +210,8 @@ def test_value(call, dtype):
         for name, r, e in zip(call.record.results, results, expected, strict=True):
             assert r.dtype == result_dtype(call, name, args) and r.shape == e.shape
             assert r.is_contiguous()
-        close(results, expected, TOLERANCE[dtype])
+        for r, e in zip(results, expected, strict=True):
+            close(r, e, max(TOLERANCE[dtype], TOLERANCE.get(r.dtype, 0.0)))
 
 
 @calls
@@ -339,17 +356,19 @@ def test_third_derivative(call):
 # ---- opcheck ----
 
 
-@calls
+@all_calls
 def test_opcheck(call):
     args = call.args(torch.float32)
-    ops = [(call.op, args), (call.forward, args), (call.backward, backward_inputs(call, args))]
+    ops = [(call.op, args), (call.forward, args)]
+    if call.operator.backward is not None:
+        ops.append((call.backward, backward_inputs(call, args)))
     for op, inputs in ops:
         torch.library.opcheck(op, [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs])
         wanted = [v.clone().requires_grad_() if real(v) else v for v in inputs]
         torch.library.opcheck(op, wanted)
 
 
-@first
+@pytest.mark.parametrize("call", [call for call in ALL_FIRST if not call.record.narrow], ids=str)
 def test_opcheck_of_mixed_dtypes_and_strides(call):
     args = call.args(torch.float32)
     args = [v.bfloat16() if i == 0 else v for i, v in enumerate(args)]
@@ -421,13 +440,14 @@ def compiled_gradients(call, backend, dynamic):
         wanted = call.tensors(args)
         inputs = [args[i].requires_grad_() if i in wanted else args[i] for i in places]
         leaves = [args[i] for i in wanted]
-        found = torch.autograd.grad(compiled(*inputs), leaves)
-        close(found, torch.autograd.grad(scalar(function(*inputs)), leaves), 1e-5)
+        if leaves:
+            found = torch.autograd.grad(compiled(*inputs), leaves)
+            close(found, torch.autograd.grad(scalar(function(*inputs)), leaves), 1e-5)
         with torch.no_grad():
             close(compiled(*inputs), scalar(function(*inputs)), 1e-5)
 
 
-@first
+@all_first
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(call, dynamic):
     compiled_gradients(call, "aot_eager", dynamic)
@@ -439,7 +459,7 @@ def test_compile_inductor():
         compiled_gradients(by_name["add_layer_norm"], "inductor", True)
 
 
-@first
+@all_first
 def test_compile_does_not_specialise(call):
     torch._dynamo.reset()
     args = call.args(torch.float32)
@@ -450,10 +470,11 @@ def test_compile_does_not_specialise(call):
     inputs = [args[i].requires_grad_() if i in wanted else args[i] for i in places]
     function = call.of_tensors(args, places=places)
     value = torch.compile(lambda *t: scalar(function(*t)), backend="aot_eager")(*inputs)
-    torch.autograd.grad(value, [args[i] for i in wanted])
+    if wanted:
+        torch.autograd.grad(value, [args[i] for i in wanted])
 
 
-@first
+@all_first
 def test_export(call):
     args = call.args(torch.float32)
     places = call.inputs(args)
@@ -763,7 +784,7 @@ def test_an_operator_without_gradient():
     torch.autograd.gradcheck(ops.silu, (x,))
 
 
-@first
+@all_first
 def test_no_grad_and_inference_mode(call):
     args = call.args(torch.float32)
     leaves = call.leaves(args)
@@ -795,7 +816,7 @@ def test_autocast(call):
 # ---- other devices, fake tensors, layouts ----
 
 
-@calls
+@all_calls
 def test_meta_and_fake(call):
     from torch._subclasses import FakeTensorMode
 

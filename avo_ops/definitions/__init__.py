@@ -3,7 +3,7 @@
 ``CATALOGUE`` lists every record that becomes kernels, ``COMPOSITES`` those made of such operators.
 """
 
-from . import activations, bias, dropout, gated, losses, normalization, position, softmax
+from . import activations, bias, dropout, gated, losses, normalization, position, quantization, softmax
 from .composites import COMPOSITES, Composite
 from .record import FLAT, LAST, Columns, OpDef, Sample, along, trailing
 
@@ -15,6 +15,7 @@ CATALOGUE: tuple[OpDef, ...] = (
     *losses.CATALOGUE,
     *normalization.CATALOGUE,
     *position.CATALOGUE,
+    *quantization.CATALOGUE,
     *softmax.CATALOGUE,
 )
 

@@ -11,7 +11,7 @@ from . import activations
 from .record import Arguments, Grads, OpDef, Sample, Tensor, along, trailing
 
 
-def _trailing_dims(x: Tensor, normalized_shape: Sequence[int]) -> list[int]:
+def trailing_dims(x: Tensor, normalized_shape: Sequence[int]) -> list[int]:
     return list(range(x.dim() - len(normalized_shape), x.dim()))
 
 
@@ -22,7 +22,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    dims = _trailing_dims(x, normalized_shape)
+    dims = trailing_dims(x, normalized_shape)
     mean = x.mean(dims, keepdim=True)
     centred = x - mean
     # What rounding left of the mean, nothing in exact arithmetic: a row that hardly varies would show it, times rstd.
@@ -46,7 +46,7 @@ def rms_norm(
 ) -> Tensor:
     if eps is None:
         eps = torch.finfo(x.dtype).eps
-    dims = _trailing_dims(x, normalized_shape)
+    dims = trailing_dims(x, normalized_shape)
     rstd = torch.rsqrt((x * x).mean(dims, keepdim=True) + eps)
     y = x * rstd
     if weight is not None:

@@ -27,6 +27,7 @@ TORCH: dict[str, Callable[..., Any]] = {
     "abs": torch.abs,
     "sign": torch.sign,
     "floor": torch.floor,
+    "round": torch.round,  # to nearest even
     "exp": torch.exp,
     "expm1": torch.expm1,
     "log": torch.log,
@@ -71,4 +72,7 @@ TORCH: dict[str, Callable[..., Any]] = {
     "round_f32": _rounded(torch.float32),
     "round_f16": _rounded(torch.float16),
     "round_bf16": _rounded(torch.bfloat16),
+    # Beyond 448 the largest number of e4m3, in every release of torch. Only numbers of its range are cast to int8.
+    "round_f8": lambda x: _rounded(torch.float8_e4m3fn)(x.clamp(-448.0, 448.0)),
+    "round_i8": _rounded(torch.int8),
 }

@@ -58,6 +58,14 @@ class Whole:
 
 
 @dataclass(frozen=True)
+class Narrow:
+    """A tensor of 8 bits, in place of its shape."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
 class Sample:
     """One call for tests and documentation: arguments as shapes (tuples) for tensors, plain values otherwise."""
 
@@ -77,18 +85,24 @@ class OpDef:
         columns: the (M, N) normal form of a call.
         formula: the formula, for documentation and as a comment in the generated code.
         source: where the formula comes from.
-        spans: the span of each tensor argument that is not the shape of the first one: ``{"weight": "N"}``.
+        spans: the span of each tensor argument that is not the shape of the first one: ``{"weight": "N"}``; "1" is a tensor
+            of one number.
         integers: tensor arguments of whole numbers (int64 or int32), of span "M": the definition sees int64, and compares it
             with ``torch.arange`` of the columns.
+        narrow: tensor arguments of 8 bits, of span "MN", and the dtypes that each may have: ``{"x": ("int8",)}``. The definition
+            sees their values as it sees all others.
         parts: tensor arguments and results that hold several values for each column, and the names of those:
             ``{"x": ("gate", "up")}`` is a tensor of twice the columns. The definition takes it apart by
             ``x.chunk(2, -1)`` or, if ``interleaved``, by ``x[..., 0::2]`` and ``x[..., 1::2]``, and returns a packed
             result as a tuple; an own gradient names the parts.
         interleaved: whether the parts alternate along the columns instead of lying one after the other.
         results: names of the results; a result has the dtype of the argument named in ``dtypes`` or of the first one.
-        dtypes: result name -> argument name, where it is not the first argument.
+        dtypes: result name -> argument name, where it is not the first argument; or a string argument, whose value names the
+            dtype; or the name of a dtype; or "compute", that of the math. A result of 8 bits the definition casts itself.
         gradient: an own gradient where the derived one would be numerically poor or would keep more alive:
             ``gradient(grads, args, results) -> {argument name: gradient}``, traced just as the definition is.
+        differentiation: "kernels": by a backward op; "definition": torch differentiates the definition, which then runs; "none":
+            the results are constants, as integers are.
         invariant: whether the results do not depend on what the definition detaches, as softmax does not on the maximum that it
             takes off: then neither do derivatives of any order. Else a backward that is differentiated in its turn runs the
             definition, and all arguments are kept for it.
@@ -108,11 +122,13 @@ class OpDef:
     source: str
     spans: dict[str, str] = field(default_factory=dict)
     integers: tuple[str, ...] = ()
+    narrow: dict[str, tuple[str, ...]] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     interleaved: bool = False
     results: tuple[str, ...] = ("y",)
     dtypes: dict[str, str] = field(default_factory=dict)
     gradient: Callable[[Grads, Arguments, Grads], Grads] | None = None
+    differentiation: str = "kernels"
     invariant: bool = False
     none_scalars: dict[str, Callable[[torch.dtype], float]] = field(default_factory=dict)
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -124,7 +140,7 @@ class OpDef:
     def shape_of(self, name: str, m: int, n: int) -> tuple[int, ...]:
         """The shape of a tensor argument in a call of m rows and n columns."""
         columns = n * len(self.parts.get(name, (name,)))
-        return {"N": (columns,), "M": (m, 1), "MN": (m, columns)}[self.spans.get(name, "MN")]
+        return {"N": (columns,), "M": (m, 1), "1": (), "MN": (m, columns)}[self.spans.get(name, "MN")]
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -133,12 +149,19 @@ class OpDef:
 
     def compute(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """The results by the definition, packed ones put together (along the last dim)."""
+        if self.differentiation == "none":
+            args = tuple(map(_constant, args))
+            kwargs = {name: _constant(value) for name, value in kwargs.items()}
         out = self.definition(*args, **kwargs)
         found = [out] if len(self.results) == 1 else list(out)
         return tuple(
             put_together(value, -1, self.interleaved) if r in self.parts else value
             for r, value in zip(self.results, found, strict=True)
         )
+
+
+def _constant(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def put_together(parts: Sequence[Tensor], dim: int, interleaved: bool) -> Tensor:

@@ -67,6 +67,7 @@ class _Kernel:
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
         self.column_loads = [n for n in loads if n.span == Span.COLS]
         self.statistics = [n for n in loads if n.span == Span.ROWS]
+        self.numbers = [n for n in loads if n.span == Span.NONE]
         self.scalars = [n for n in self.nodes if n.op == "scalar"]
         results = case.graph.results
         self.sums = {name: v for name, v in results.items() if v.is_reduction and v.attr == Span.ROWS}
@@ -77,7 +78,9 @@ class _Kernel:
         if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):
             raise TraceError(f"{case.name}: only a plain sum over the rows can be a result")
         # Inputs, then results other than sums; sums go through the partials.
-        self.operands = [n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics)]
+        self.operands = [
+            n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics, *self.numbers)
+        ]
         self.operands += [*self.stores, *self.row_stores]
         self.names = Names(
             {f"{o}_{what}" for o in self.operands for what in ("row", "columns")}
@@ -117,7 +120,11 @@ class _Kernel:
         if Span.ROWS in uses_size:
             out.append("  const int64_t M = a->M;")
         out += [f"  const C {identifier(n.attr)} = C(a->scalars[{i}]);" for i, n in enumerate(self.scalars)]
-        known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
+        out += [
+            f"  const C {identifier(n.attr)} = load_stat<C>(a, {self._operand(n.attr)}, 0);"
+            for n in self.numbers
+        ]
+        known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)

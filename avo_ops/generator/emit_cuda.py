@@ -104,8 +104,8 @@ class Emitter:
         full = any(_is_full(c, op) and signature(c.graph) == own for c in op.cases)
         widths = self.record.widths.get(direction, ()) if full else ()
         if features.reductions and features.sums:
-            rows = Graph({n: v for n, v in graph.results.items() if v.span & Span.ROWS})
-            sums = Graph({n: v for n, v in graph.results.items() if not v.span & Span.ROWS})
+            rows = Graph({n: v for n, v in graph.results.items() if v.span & Span.ROWS}, graph.narrow)
+            sums = Graph({n: v for n, v in graph.results.items() if not v.span & Span.ROWS}, graph.narrow)
             if Features.of(sums).reductions:
                 raise TraceError(
                     f"{case.name}: a sum over the rows of a value that needs a reduction of its own row"
@@ -282,7 +282,7 @@ def _reduces_both_ways(graph: Graph) -> bool:
 def _key_of(case: Case, op: Op) -> list[tuple[Argument, list[Any]]]:
     """The arguments that make the key of a case, and their part of it."""
     bits = iter(case.key)
-    keyed = [a for a in op.arguments if a.kind in ("str", "mask") or (a.kind == "tensor" and a.optional)]
+    keyed = [a for a in op.arguments if a.choices or a.kind == "mask" or (a.kind == "tensor" and a.optional)]
     return [(a, [next(bits) for _ in range(a.length if a.kind == "mask" else 1)]) for a in keyed]
 
 
@@ -291,7 +291,7 @@ def _is_full(case: Case, op: Op) -> bool:
 
     It is the case that most models run, worth kernels for one width.
     """
-    return all(not any(values) if a.kind == "str" else all(values) for a, values in _key_of(case, op))
+    return all(not any(values) if a.choices else all(values) for a, values in _key_of(case, op))
 
 
 def _is_unusual(case: Case, op: Op) -> bool:
@@ -307,7 +307,7 @@ def _is_rare(case: Case, op: Op) -> bool:
     # The gradient of a tensor of the call's size is left out: that of a frozen input, or of one of two.
     partial = not all(bit for bit, r in zip(mask, op.returns, strict=False) if r.span == Span.BOTH)
     # One of several results has no gradient: in the last layer, whose residual ends there.
-    unused = not all(v for a, bits in key if a.kind == "tensor" and a.span == Span.BOTH for v in bits)
+    unused = not all(v for a, bits in key if a.optional and a.span == Span.BOTH for v in bits)
     # Of an operator that reduces rows, whose kernels are many, a string that is not the default.
     other = bool(Features.of(case.graph).reductions) and any(
         v for a, bits in key if a.kind == "str" for v in bits
@@ -386,6 +386,7 @@ class _RowKernel:
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
         self.column_loads = [n for n in loads if n.span == Span.COLS]
         self.statistics = [n for n in loads if n.span == Span.ROWS]
+        self.numbers = [n for n in loads if n.span == Span.NONE]
         self.scalars = [n for n in self.nodes if n.op == "scalar"]
         self.sums = _sums_of(graph)
         if any(n.op != "sum" for n in self.sums):
@@ -411,7 +412,7 @@ class _RowKernel:
 
         strided = self.kind != "flat"
         for n in self.row_loads:
-            add("ptr", n.attr, f"const X* __restrict__ {n.attr}_ptr")
+            add("ptr", n.attr, f"const {self._stored(n.attr)}* __restrict__ {n.attr}_ptr")
             if strided:
                 add("stride", n.attr, f"int64_t {n.attr}_stride")
         for n in self.column_loads:
@@ -419,8 +420,10 @@ class _RowKernel:
         for n in self.statistics:
             number = "int64_t" if self._is_integer(n) else "compute_t<X>"
             add("ptr", n.attr, f"const {number}* __restrict__ {n.attr}_ptr")
+        for n in self.numbers:
+            add("ptr", n.attr, f"const compute_t<X>* __restrict__ {n.attr}_ptr")
         for name in self.stores:
-            add("ptr", name, f"X* __restrict__ {name}_ptr")
+            add("ptr", name, f"{self._stored(name)}* __restrict__ {name}_ptr")
             if strided:
                 add("stride", name, f"int64_t {name}_stride")
         for name in self.row_stores:
@@ -432,6 +435,10 @@ class _RowKernel:
         if strided:
             add("M", "", "int64_t M")
         add("N", "", "int64_t N")
+
+    def _stored(self, name: str) -> str:
+        """The element type of an operand of the call's size."""
+        return self.graph.narrow.get(name, "X")
 
     # ---- pieces
 
@@ -457,6 +464,7 @@ class _RowKernel:
         out.append(
             f"  constexpr int V = kVector<X{', kN' if self.kind in ('row', 'pointwise', 'column') else ''}>;"
         )
+        out += [f"  const C {identifier(n.attr)} = *{n.attr}_ptr;" for n in self.numbers]
         axis_rows = "y" if self.kind == "column" else "x"
         out.append("  const int thread = thread_of_row<T, kBlock>();")
         if self.kind in ("flat", "pointwise", "column"):
@@ -536,7 +544,7 @@ class _RowKernel:
                 f"      fetch(row, {', '.join(now)});",
                 "    }",
             ]
-        known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars]}
+        known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
@@ -625,7 +633,7 @@ class _RowKernel:
         out = []
         for n in loads:
             name = n.attr
-            out.append(f"{indent}  Vec<X, V> {name}_vec[P];")
+            out.append(f"{indent}  Vec<{self._stored(name)}, V> {name}_vec[P];")
             if self.kind == "flat":
                 out.append(f"{indent}  tile.load({name}_vec, {name}_ptr);")
                 continue
@@ -641,7 +649,7 @@ class _RowKernel:
         """A lambda that loads what a row needs, and in a persistent kernel the loads of the first row."""
         if not self.row_loads and not self.statistics:
             return []
-        into = [f"Vec<X, V> (&{n.attr}_to)[P]" for n in self.row_loads] + [
+        into = [f"Vec<{self._stored(n.attr)}, V> (&{n.attr}_to)[P]" for n in self.row_loads] + [
             f"{self._type(n)}& {n.attr}_to" for n in self.statistics
         ]
         out = [f"  const auto fetch = [&]({', '.join(['int64_t row', *into])}) {{", "    if (row < M) {"]
@@ -662,9 +670,11 @@ class _RowKernel:
     def _declared(self, indent: str, vectors: str, number: Callable[[str], str]) -> list[str]:
         """Declarations of what a row needs, without values."""
         out = []
-        if self.row_loads:
-            names = ", ".join(f"{n.attr}{vectors}[P]" for n in self.row_loads)
-            out.append(f"{indent}Vec<X, V> {names};")
+        for stored in dict.fromkeys(self._stored(n.attr) for n in self.row_loads):
+            names = ", ".join(
+                f"{n.attr}{vectors}[P]" for n in self.row_loads if self._stored(n.attr) == stored
+            )
+            out.append(f"{indent}Vec<{stored}, V> {names};")
         for kind in ("C", "int64_t"):
             own = ", ".join(number(n.attr) for n in self.statistics if self._type(n) == kind)
             out += [f"{indent}{kind} {own};"] if own else []
@@ -718,7 +728,8 @@ class _RowKernel:
             if n.op == "column":
                 spelled[n.index] = "C(tile.column(p) + j)"
         for n in self.row_loads:
-            spelled[n.index] = f"{n.attr}_vec[p][j]"
+            text = f"{n.attr}_vec[p][j]"
+            spelled[n.index] = f"C({text})" if n.attr in self.graph.narrow else text
         for n in self.column_loads:
             whole = self.looped or self._held(n)
             spelled[n.index] = f"{n.attr}_vec[p][j]" if whole else f"{n.attr}_vec[kAhead ? p : 0][j]"
@@ -772,7 +783,7 @@ class _RowKernel:
         """Results of the row's size and the accumulation of the column sums."""
         k = self.last + 1
         if self.kind == "flat":
-            known = {n.index: identifier(n.attr) for n in self.scalars}
+            known = {n.index: identifier(n.attr) for n in [*self.scalars, *self.numbers]}
         summands = [summand(n, known) for n in self.sums]
         lines, values = self._element_body(k, known).emit(
             [*self.stores.values(), *itertools.chain(*summands)]

@@ -27,11 +27,11 @@ class Span(enum.IntFlag):
 
     @property
     def text(self) -> str:
-        return {0: "", 1: "M", 2: "N", 3: "MN"}[int(self)]
+        return {0: "1", 1: "M", 2: "N", 3: "MN"}[int(self)]
 
     @staticmethod
     def parse(text: str) -> Span:
-        return {"": Span.NONE, "M": Span.ROWS, "N": Span.COLS, "MN": Span.BOTH}[text]
+        return {"1": Span.NONE, "M": Span.ROWS, "N": Span.COLS, "MN": Span.BOTH}[text]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "abs": Primitive("m_abs({0})", 0),
     "sign": Primitive("m_sign({0})", 2),
     "floor": Primitive("m_floor({0})", 1),
+    "round": Primitive("m_round({0})", 1),
     "exp": Primitive("m_exp({0})", 4, approximate=True),
     "expm1": Primitive("m_expm1({0})", 20),
     "log": Primitive("m_log({0})", 12),
@@ -109,7 +110,13 @@ PRIMITIVES: dict[str, Primitive] = {
     "round_f32": Primitive("m_round_f32({0})", 1),
     "round_f16": Primitive("m_round_f16({0})", 1),
     "round_bf16": Primitive("m_round_bf16({0})", 1),
+    "round_f8": Primitive("m_round_f8({0})", 8),
+    "round_i8": Primitive("m_round_i8({0})", 4),
 }
+
+# Dtypes of 8 bits that operands may have, by their short names: storage only. The primitive round_<name> rounds to one.
+NARROW = {torch.float8_e4m3fn: "f8", torch.int8: "i8"}
+NARROW_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in NARROW.items()}
 
 MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
 REDUCTIONS = ("sum", "amax", "amin")
@@ -140,7 +147,7 @@ class Node:
         inner = ", ".join(
             [f"%{a.index}" for a in self.args] + ([repr(self.attr)] if self.attr is not None else [])
         )
-        return f"%{self.index}:{self.span.text or '1'} = {self.op}({inner})"
+        return f"%{self.index}:{self.span.text} = {self.op}({inner})"
 
 
 @dataclass
@@ -196,9 +203,10 @@ class Builder:
 
 @dataclass(frozen=True)
 class Graph:
-    """Named results over the (M, N) space."""
+    """Named results over the (M, N) space. ``narrow``: the loads and results of 8 bits, by name: "f8" or "i8"."""
 
     results: dict[str, Node]
+    narrow: dict[str, str] = field(default_factory=dict)
 
     def nodes(self) -> list[Node]:
         """All nodes, operands before users."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from .ir import MASK_OPERANDS, Builder, Graph, Node, Source, Span, is_const
+from .ir import MASK_OPERANDS, NARROW, Builder, Graph, Node, Source, Span, is_const
 from .trace import Traced, TraceError, aten_name, dim_of, source_of
 
 Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
@@ -18,7 +19,7 @@ Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
 _POINTWISE = {
     "neg": "neg", "abs": "abs", "sign": "sign", "sgn": "sign", "floor": "floor", "exp": "exp", "expm1": "expm1",
     "log": "log", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt", "reciprocal": "recip", "sigmoid": "sigmoid",
-    "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "div": "div", "maximum": "max",
+    "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "div": "div", "maximum": "max", "round": "round",
     "minimum": "min", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne",
     "logical_and": "and", "logical_or": "or", "logical_not": "not", "bitwise_and": "and", "bitwise_or": "or",
     "bitwise_not": "not", "where": "where",
@@ -291,9 +292,42 @@ def _cast(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     value = low.operand(args[0])
     if dtype in (torch.float64, torch.int64):  # whole numbers stay so
         return value
+    if dtype in NARROW:
+        if not _is_within(value, *RANGES[dtype]):
+            low_end, high_end = RANGES[dtype]
+            raise _Unsupported(
+                f"a cast to {dtype} of what may lie outside it is not supported; clamp({low_end}, {high_end}) before"
+            )
+        return low.builder.make(f"round_{NARROW[dtype]}", value)
     if dtype not in _ROUNDINGS:
         raise _Unsupported(f"a cast to {dtype} is not supported")
     return low.builder.make(_ROUNDINGS[dtype], value)
+
+
+# What torch makes of other numbers differs between its releases (e4m3) and devices (int8).
+RANGES = {torch.float8_e4m3fn: (-448.0, 448.0), torch.int8: (-128.0, 127.0)}
+
+
+def _is_within(value: Node, low: float, high: float) -> bool:
+    """Whether a value is a number of the interval, or NaN, by what it is made of."""
+    least, most = _bounds(value)
+    return low <= least and most <= high
+
+
+def _bounds(value: Node) -> tuple[float, float]:
+    if value.op == "const":
+        return value.attr, value.attr
+    if value.op == "round":
+        least, most = _bounds(value.args[0])
+        return math.floor(least) if math.isfinite(least) else least, math.ceil(most) if math.isfinite(
+            most
+        ) else most
+    if value.op in ("max", "min", "where"):
+        (a, b), (c, d) = (_bounds(x) for x in value.args[-2:])
+        first = max if value.op == "max" else min
+        last = min if value.op == "min" else max
+        return first(a, c), last(b, d)
+    return -math.inf, math.inf
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -344,10 +378,8 @@ def lower(traced: Traced, builder: Builder) -> Graph:
         builder.source = own or line_of_sequence.get(sequence)
         if node.op == "placeholder":
             operand = next(placeholders)
-            scalar = operand.span == Span.NONE and not operand.name.startswith("grad_")
-            low.values[node] = builder.make(
-                "scalar" if scalar else "load", attr=operand.name, span=operand.span
-            )
+            leaf = "scalar" if operand.number else "load"
+            low.values[node] = builder.make(leaf, attr=operand.name, span=operand.span)
         elif node.op == "output":
             outputs = list(cast(Any, node.args[0]))
         else:

@@ -20,7 +20,8 @@ import torch
 
 from ..definitions.record import FLAT, LAST, OpDef, trailing
 from .capture import Captured
-from .lower import IGNORED, fill_value, has_handler, is_fill, is_view
+from .ir import NARROW, NARROW_NAMES
+from .lower import IGNORED, RANGES, fill_value, has_handler, is_fill, is_view
 from .replay import Definition, Line, Number, Ref, Scalar
 from .trace import aten_name, is_kept_whole, source_of
 
@@ -30,6 +31,7 @@ Axes = tuple[int | None, ...]
 
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_VALUES = (*_FLOATS, *NARROW, torch.bool)  # dtypes of what a region may read
 
 
 def _value(node: FxNode) -> Any:
@@ -47,6 +49,10 @@ def _shares_memory(node: FxNode) -> bool:
     schema = getattr(node.target, "_schema", None)
     aliases = schema is not None and any(r.alias_info and not r.alias_info.is_write for r in schema.returns)
     return aliases and not is_view(aten_name(node))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _is_one(size: Any) -> bool:
@@ -219,7 +225,11 @@ class _Partition:
             if node.target is torch.ops.aten.view.dtype:
                 return "it takes the bits of a tensor for another dtype"
             return None if any(a in self.group for a in node.all_input_nodes) else ""
-        if value.dtype not in (*_FLOATS, torch.bool):
+        if value.dtype in NARROW and name == "_to_copy" and _value(node.all_input_nodes[0]).dtype in _FLOATS:
+            low, high = RANGES[value.dtype]
+            if not self._lies_within(node.all_input_nodes[0], low, high):
+                return f"it is cast to {_name(value.dtype)}, beyond which its values may lie: clamp({low}, {high}) before"
+        elif value.dtype not in (*_FLOATS, torch.bool):
             return (
                 f"its result is {str(value.dtype).removeprefix('torch.')}: kernels compute in floating point"
             )
@@ -243,13 +253,30 @@ class _Partition:
             return "it moves a tensor to another device"
         if any(_value(a).is_complex() for a in inputs):
             return "it is complex"
-        exact = [a for a in inputs if _value(a).dtype not in (*_FLOATS, torch.bool)]
+        exact = [a for a in inputs if _value(a).dtype not in _VALUES]
         if exact and len(exact) == len(inputs) and value.dtype == torch.bool:
             return "it compares integers: kernels compute in floating point"
         inside = any(isinstance(self.group.get(a), _Region) for a in inputs)
         if not inside and not any(not _is_one(s) for a in inputs for s in _shape(a)):
             return ""  # one number
         return None
+
+    def _lies_within(self, node: FxNode, low: float, high: float) -> bool:
+        """Whether a value is a number of the interval, or NaN, by the author's clamp."""
+        if node in self.constants:
+            return low <= self.constants[node] <= high
+        name = aten_name(node)
+        args: list[Any] = list(node.args)
+        if name in ("round", "_to_copy", "clone", "where") or is_view(name):
+            return all(
+                self._lies_within(a, low, high) for a in args[1 if name == "where" else 0 :] if _is_tensor(a)
+            )
+        given: list[Any] = [node.kwargs.get("min"), node.kwargs.get("max")]
+        least, most = (
+            b if b is not None else a for a, b in zip([*args[1:], None, None], given, strict=False)
+        )
+        numbers = isinstance(least, int | float) and isinstance(most, int | float)
+        return name in ("clamp", "hardtanh") and numbers and low <= least and most <= high
 
     # -- placing
 
@@ -646,7 +673,7 @@ class _RegionBuilder:
         lengthen = missing if span in ("N", "M") or whole else set()
         dtype = None
         value = _value(node)
-        if value.dtype not in _FLOATS:
+        if value.dtype not in _FLOATS and not (value.dtype in NARROW and span == "MN"):
             dtype = self._float_dtype()
         if not lengthen and _fits(axes, dims, span, self.columns):
             return View(dtype=dtype)
@@ -698,6 +725,7 @@ class _RegionBuilder:
             [
                 self.title, str(columns), repr(self.double), program.text(),
                 *(f"{o.name} {o.span} {o.mask}" for o in operands), repr(self.scalars.values()),
+                *(f"{o.name} {o.dtype}" for o in operands if o.dtype in NARROW),
                 *(f"{r.name} {program.index[root]} {dtypes.get(r.name)}" for r, root in zip(results, roots, strict=True)),
             ]
         )  # fmt: skip
@@ -710,6 +738,8 @@ class _RegionBuilder:
             formula=self._formula(),
             source=self.title,
             spans={o.name: o.span for o in operands if o.span != "MN"},
+            narrow={o.name: (_name(o.dtype),) for o in operands if o.dtype in NARROW},
+            differentiation="definition" if {*dtypes.values()} & {*NARROW_NAMES} else "kernels",
             results=tuple(r.name for r in results),
             dtypes=dtypes,
         )
@@ -743,6 +773,8 @@ class _RegionBuilder:
         """The dtype of a result as a record says it, and the cast that remains."""
         region, dtype = self.region, _value(root).dtype
         compute = torch.float64 if self.double else torch.float32
+        if dtype in NARROW:
+            return _name(dtype), None
         seen = self._seen(region, nodes)
         if dtype in _FLOATS and not seen:
             return "compute", None
@@ -844,6 +876,8 @@ class _Program:
             if value.dtype == torch.bool:
                 return Line("cast", torch.bool, args[:1], {}, source, detached)
             source_dtype = _value(node.all_input_nodes[0]).dtype
+            if value.dtype in NARROW:
+                return Line("cast", value.dtype, args[:1], {}, source, detached)
             if _note(node, "cast") and value.dtype in _FLOATS and source_dtype in _FLOATS:
                 narrow = (
                     value.dtype if torch.promote_types(value.dtype, source_dtype) != value.dtype else None

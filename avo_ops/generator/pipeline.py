@@ -121,6 +121,7 @@ def _operator_json(plan: Plan, ops: list[Json]) -> Json:
             "saved": saved,
             "gradients": plan.gradients,
             **({"detaches": True} if plan.detaches else {}),
+            **({"constant": True} if record.differentiation == "none" else {}),
         },
     }
 
@@ -155,6 +156,8 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
         out |= {"span": a.span.text, "optional": a.optional, **_parts_json(record, a.parts)}
         if a.integer:
             out["integer"] = True
+        if a.choices:
+            out["narrow"] = list(a.choices)
     elif a.kind == "str":
         out["choices"] = list(a.choices)
     elif a.kind == "mask":

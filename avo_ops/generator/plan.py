@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..definitions.record import OpDef
-from .ir import Builder, Graph, Node, Span, is_const, verify, walk
+from .ir import NARROW_NAMES, Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
 from .simplify import contract, keep_means_in_range, local_rules, rebuild, regroup_powers, split_sums
 from .trace import Operand, Packed, TraceError, trace
@@ -25,7 +25,8 @@ from .trace import Operand, Packed, TraceError, trace
 class Argument:
     """One argument of a schema. ``kind``: tensor, ints, int, float, str or mask.
 
-    ``parts``: the operands that a packed tensor consists of.
+    ``parts``: the operands that a packed tensor consists of. ``choices``: the values of a string, or the dtypes of a tensor of
+    8 bits, by which cases differ.
     """
 
     name: str
@@ -58,7 +59,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Return:
-    """One return of an op. ``dtype``: "a|b", what the arguments a and b promote to, or "compute"."""
+    """One return of an op.
+
+    ``dtype``: "a|b", what the arguments a and b promote to; or a string argument that names it; or its name; or "compute".
+    """
 
     name: str
     span: Span
@@ -116,13 +120,19 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
                 kind,
                 optional,
                 span,
-                record.choices.get(a.name, ()),
+                record.choices.get(a.name, record.narrow.get(a.name, ())),
                 parts=record.parts.get(a.name, ()),
                 integer=a.name in record.integers,
             )
         )
         if a.name in record.integers and span != Span.ROWS:
             raise ValueError(f"{record.name}: the tensor {a.name} of whole numbers must have the span M")
+        if a.name in record.narrow and (
+            span != Span.BOTH or optional or not {*record.narrow[a.name]} <= {*NARROW_NAMES}
+        ):
+            raise ValueError(
+                f"{record.name}: the tensor {a.name} of 8 bits must have the span MN, and be there"
+            )
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
         for name in (a.name, *record.parts.get(a.name, ())):
@@ -142,13 +152,13 @@ class _Pattern:
 
     def suffix(self, record: OpDef) -> str:
         parts = [n for n, there in self.present.items() if there]
-        parts += [c for n, c in self.chosen.items() if c != record.choices[n][0]]
+        parts += [c for n, c in self.chosen.items() if c != {**record.narrow, **record.choices}[n][0]]
         return "".join(f"_{p}" for p in parts)
 
 
 def _patterns(arguments: Sequence[Argument]) -> list[_Pattern]:
     optional = [a.name for a in arguments if a.kind == "tensor" and a.optional]
-    strings = [a for a in arguments if a.kind == "str"]
+    strings = [a for a in arguments if a.choices]
     return [
         _Pattern(
             dict(zip(optional, bits, strict=True)), dict(zip((s.name for s in strings), chosen, strict=True))
@@ -240,7 +250,7 @@ def _select_key(
     for a in arguments:
         if a.kind == "tensor" and a.optional:
             key.append(int(pattern.present[a.name]))
-        elif a.kind == "str":
+        elif a.choices:
             key.append(a.choices.index(pattern.chosen[a.name]))
         elif a.kind == "mask":
             key.extend(int(m) for m in mask)
@@ -390,22 +400,38 @@ def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Gra
     return rebuild(b, joint, change)
 
 
-def _case_graph(b: Builder, results: dict[str, Node]) -> Graph:
+def _case_graph(b: Builder, results: dict[str, Node], narrow: dict[str, str] | None = None) -> Graph:
+    """The graph of one case. ``narrow``: its loads and results of 8 bits; a result is rounded where it is stored."""
+    narrow = narrow or {}
+    rounded = {n for n, v in results.items() if n in narrow and v.op == f"round_{narrow[n]}"}
+    results = {n: v.args[0] if n in rounded else v for n, v in results.items()}
     graph = contract(b, regroup_powers(b, split_sums(b, Graph(results))))
     graph = keep_means_in_range(b, graph)
+    there = {*graph.results, *(n.attr for n in graph.nodes() if n.op == "load")}
+    graph = Graph(graph.results, {n: short for n, short in narrow.items() if n in there})
     verify(graph)
     return graph
 
 
-def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iterable[_Derived]) -> None:
+def _narrow_of(arguments: Sequence[Argument], pattern: _Pattern, dtype_of: dict[str, str]) -> dict[str, str]:
+    """The arguments and results of 8 bits in one pattern, by name, and the short names of their dtypes."""
+    named = {a.name: pattern.chosen[a.name] for a in arguments if a.kind == "tensor" and a.choices}
+    named |= {r: pattern.chosen.get(dtype, dtype) for r, dtype in dtype_of.items()}
+    return {name: NARROW_NAMES[dtype] for name, dtype in named.items() if dtype in NARROW_NAMES}
+
+
+def _check_normal_form(
+    record: OpDef, tensors: Sequence[Argument], derived: Iterable[_Derived], differentiate: bool
+) -> None:
     """Refuse what no schedule serves yet, all of it in one message with the author's lines.
 
     Raises:
         TraceError: a result or gradient of one number, or a reduction over the rows other than a sum that is a result.
     """
     problems = [
-        f"the argument {a.name} is a tensor of one number; make it a float, or give it the shape of the rows or columns"
-        for a in tensors if a.span == Span.NONE
+        f"the argument {a.name} is a tensor of one number, whose gradient no kernel adds up; make it a float, or give it the "
+        "shape of the rows or columns"
+        for a in tensors if a.span == Span.NONE and differentiate
     ]  # fmt: skip
     for d in derived:
         for name, node in d.forward.results.items():
@@ -441,11 +467,14 @@ def _check_normal_form(record: OpDef, tensors: Sequence[Argument], derived: Iter
 
 
 def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
-    """Trace, derive and cut every pattern of one record; without ``differentiate`` there is no backward op.
+    """Trace, derive and cut every pattern of one record.
+
+    There is no backward op without ``differentiate``, nor where the record wants none.
 
     Raises:
         TraceError: the definition cannot become a kernel (file, line, reason and way out in the message).
     """
+    differentiate = differentiate and record.differentiation == "kernels"
     arguments = parse_schema(record)
     tensors = [a for a in arguments if a.kind == "tensor"]
     patterns = _patterns(arguments)
@@ -465,7 +494,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         for i, p in enumerate(patterns)
         for g in grad_sets
     }
-    _check_normal_form(record, tensors, derived.values())
+    _check_normal_form(record, tensors, derived.values(), differentiate)
 
     # What any case needs is saved in all of them: one schema serves every case.
     statistics: list[str] = []
@@ -520,7 +549,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         own = {
             s: named.get(s, d.builder.const(0.0)) for s in statistics
         }  # 0 where this pattern does without it
-        graph = _case_graph(d.builder, {**d.forward.results, **own})
+        graph = _case_graph(d.builder, {**d.forward.results, **own}, _narrow_of(arguments, pattern, dtype_of))
         name = f"{record.name}_forward{pattern.suffix(record)}"
         key = _select_key(arguments, pattern)
         public_cases.append(Case(key, name, graph, (True,) * len(returns)))
@@ -662,7 +691,8 @@ def signature(graph: Graph) -> str:
     for node in graph.nodes():
         number[node.index] = len(number)
         lines.append(f"{node.op} {[number[a.index] for a in node.args]} {node.attr!r} {node.span!r}")
-    return "\n".join([*lines, *(f"{n} {number[v.index]}" for n, v in graph.results.items())])
+    narrow = (f"{n} {short}" for n, short in sorted(graph.narrow.items()))
+    return "\n".join([*lines, *(f"{n} {number[v.index]}" for n, v in graph.results.items()), *narrow])
 
 
 def _rename_grads(b: Builder, results: dict[str, Node], several: bool) -> dict[str, Node]:

@@ -27,7 +27,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.overrides import TorchFunctionMode
 
-from .ir import Source, Span
+from .ir import NARROW, Source, Span
 from .replay import stated_line
 
 # Distinct primes: rows and columns can never be taken for each other, nor for a product or a quotient of them.
@@ -47,11 +47,12 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor argument of the traced function."""
+    """An argument of the traced function: a tensor, or a number."""
 
     name: str
     span: Span
     integer: bool = False
+    number: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ def trace(
             )
     return Traced(
         module.graph,
-        (*operands, *(Operand(s, Span.NONE) for s in scalars), *grad_operands),
+        (*operands, *(Operand(s, Span.NONE, number=True) for s in scalars), *grad_operands),
         tuple(results),
         tuple(wanted) if grad_operands else (),
         rows,
@@ -308,7 +309,7 @@ def _problems_of(outs: Sequence[Any], results: Sequence[str], rows: Any, cols: A
     for name, out in zip(results, outs, strict=True):
         if not isinstance(out, torch.Tensor):
             raise TraceError(f"the result {name} is a {type(out).__name__}; it must be a tensor")
-        if not out.dtype.is_floating_point:
+        if not out.dtype.is_floating_point and out.dtype not in NARROW:
             raise TraceError(
                 f"the result {name} has dtype {out.dtype}; use torch.where(mask, 1.0, 0.0) or a cast to get numbers"
             )

@@ -28,6 +28,7 @@ import torch.utils._pytree as pytree
 from .. import plan_file
 from ..registry import add_kernels, native_library, register_dynamic
 from ..registry.dynamic import record_of
+from ..registry.layout import NAMED
 from ..registry.native import SHORT_NAMES, families_of
 from ..registry.store import KernelStore, default_cache_folder
 from .calls import exported_kind_of
@@ -326,6 +327,9 @@ def _units_for(
     return list(dict.fromkeys(found))
 
 
+_NARROW = {name: dtype for name, dtype in NAMED.items() if dtype.itemsize == 1}
+
+
 def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str, str]]:
     """The X and W that calls of an operator's ops may have, if the public one has operands of these dtypes.
 
@@ -334,11 +338,11 @@ def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str,
     compute = torch.float64 if torch.float64 in operands else torch.float32
     tensors = [a for a in public["args"] if a["kind"] == "tensor"]
     known = {"compute": compute, **{a["name"]: d for a, d in zip(tensors, operands, strict=True)}}
-    found: dict[str, set[torch.dtype]] = {"MN": set(), "N": set(), "M": set()}
+    found: dict[str, set[torch.dtype]] = {"MN": set(), "N": set(), "M": set(), "1": set()}
     for a in tensors:
-        found[a["span"]].add(known[a["name"]])
+        found[a["span"]] |= {known[a["name"]]} - {*_NARROW.values()}
     for r in public["returns"]:
-        found[r["span"]] |= {known[name] for name in r["dtype"].split("|")}
+        found[r["span"]] |= {known[name] for name in r["dtype"].split("|") if name not in _NARROW}
     # What two of them promote to is one of them, but for float16 and bfloat16.
     xs, ws = (d | {torch.float32} if len(d) > 1 else d for d in (found["MN"], found["N"]))
     if compute == torch.float64:

@@ -84,6 +84,8 @@ def register_autograd(
     operations = {op.name: module.Operation(f"{library.ns}::{op.name}") for op in operator.ops}
     for op in operator.ops:
         rule = module.Rule(operations[op.name], kernels[op.name], op.broadcast)
+        if operator.constant:
+            rule.constant()
         if op is operator.public and operator.backward is not None and not operator.detaches:
             extra, recompute = statistics_again(operator)
             rule.differentiate(

@@ -274,6 +274,17 @@ def gradients_of(
     return tuple(found)
 
 
+def never(overload: Any) -> Callable[..., Any]:
+    """``apply`` of an op whose results are constants."""
+    call = overload._op
+
+    def run(*args: Any) -> Any:
+        with _below_autograd():
+            return call(*args)
+
+    return run
+
+
 def by_definition(op: Op, overload: Any, definition: Definition) -> Callable[..., Any]:
     """``apply`` of a forward or backward op: its own gradient is that of its definition."""
     call = overload._op

@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 # SMs of the usual card of an architecture, for grids on a GPU that is not there.
 _SMS = {80: 108, 86: 84, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
-_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i64": 8, "i32": 4}
+_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i64": 8, "i32": 4, "f8": 1, "i8": 1}
 _UNALIGNED = {
     "address": "{} does not start at a multiple of 16 bytes",
     "stride": "the row stride of {} is no multiple of the vector width",
@@ -152,18 +152,16 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
     entry, found = _operators[name]
     values = _plain(name, _bound(found, args, kwargs))
     space_of(found, values)
-    gradient = (
-        found is entry.public
-        and entry.backward is not None
-        and torch.is_grad_enabled()
-        and any(isinstance(v, Tensor) and v.requires_grad for v in values)
-    )
+    wanted = torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in values)
+    gradient = found is entry.public and entry.backward is not None and wanted
     device = values[found.primary].device
     if torch._C._are_functorch_transforms_active():
         return Explanation(
             (Call(name, str(device), "definition", "a torch.func transform or forward-mode AD is at work"),)
         )
     place, where, refusal = _target(on, device)
+    if found is entry.public and entry.backward is None and wanted and not entry.constant:
+        refusal = refusal or "a gradient is wanted, which torch derives from the definition"
     if refusal:
         return Explanation((Call(name, where, "definition", refusal),))
     if not gradient:
@@ -309,7 +307,7 @@ def _call(name: str, op: Op, values: Sequence[Any], place: CudaTarget | None, wh
     rows, columns = map(int, facts["space"][0][:2])
     operands = {rest[0]: rest for rest in facts["operand"]}
     kernels = tuple(_kernels(path, facts))
-    elements = {"MN": rows * columns, "N": columns, "M": rows}
+    elements = {"MN": rows * columns, "N": columns, "M": rows, "1": 1}
     arguments = {name for a in op.arguments for name in (a.name, *a.parts)}
     read = written = temporary = 0
     for operand in (operands[n] for k in kernels for n in k.operands):

@@ -15,6 +15,16 @@ Tensor = torch.Tensor
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTEGERS = (torch.int64, torch.int32)
+NAMED = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+NAMED |= {
+    "float8_e4m3fn": torch.float8_e4m3fn,
+    "int8": torch.int8,
+}  # that a return may have whatever the arguments
 MAX_DIMS = 64  # kMaxDims of csrc/runtime/layout.h
 
 
@@ -46,8 +56,8 @@ def _check_values(op: Op, args: Sequence[Any]) -> None:
 
 def _check_tensor(op: Op, a: Any, tensor: Tensor, primary: Tensor) -> None:
     name = a.name
-    if tensor.dtype not in (INTEGERS if a.integer else DTYPES):
-        wanted = (
+    if tensor.dtype not in (INTEGERS if a.integer else a.narrow or DTYPES):
+        wanted = " or ".join(map(_name, a.narrow)) or (
             "a tensor of whole numbers (int64 or int32)"
             if a.integer
             else "a floating-point tensor (float32, float16, bfloat16 or float64)"
@@ -159,11 +169,19 @@ def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
     what = {
         "N": columns,
         "M": f"one value for each row of {primary}",
+        "1": "one number",
         "packed": f"{op.packing} values for each column of {primary}",
     }
     for i in op.tensors:
         a, value = op.arguments[i], args[i]
         if value is None or (a.span == "MN" and not a.parts):
+            continue
+        if a.span == "1":
+            if value.dim() > 1 or (value.dim() == 1 and value.shape[0] != 1):
+                raise _fail(
+                    op,
+                    f"{a.name} must have shape [] or [1] (one number), but has shape {_shape(value.shape)}",
+                )
             continue
         expected = shape_of(op, a, space)
 
@@ -222,10 +240,14 @@ def return_dtype(op: Op, ret: Return, args: Sequence[Any], space: Space) -> torc
     """The dtype of a return: what its arguments promote to; an absent one gives it the dtype of the math."""
     if ret.dtype == "compute":
         return space.dtype
+    if ret.dtype in NAMED:
+        return NAMED[ret.dtype]
     names = ret.dtype.split("|")
     values = [value for a, value in zip(op.arguments, args, strict=True) if a.name in names]
     if any(value is None for value in values):
         return space.dtype
+    if isinstance(values[0], str):
+        return NAMED[values[0]]
     dtype: torch.dtype = functools.reduce(torch.promote_types, (value.dtype for value in values))
     return dtype
 

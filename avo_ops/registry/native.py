@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .layout import NAMED
 from .store import Frozen
 
 Record = Mapping[str, Any]
@@ -39,6 +40,8 @@ SHORT_NAMES = {
     torch.float64: "f64",
     torch.int64: "i64",
     torch.int32: "i32",
+    torch.float8_e4m3fn: "f8",
+    torch.int8: "i8",
 }
 
 
@@ -103,6 +106,8 @@ def _arg_line(arg: Record) -> str:
     match arg["kind"]:
         case "tensor":
             numbers = ["integer"] if arg.get("integer") else []
+            if arg.get("narrow"):
+                numbers = ["narrow", *(SHORT_NAMES[NAMED[name]] for name in arg["narrow"])]
             return _line("arg", arg["name"], "tensor", arg["span"], int(arg.get("optional", False)), *numbers)
         case "mask":
             return _line("arg", arg["name"], "mask", arg["length"])
@@ -153,11 +158,23 @@ def _op_lines(op: Record) -> Iterable[str]:
             f"{op['name']}: the schema has {len(optional)} returns, the record {len(op['returns'])}"
         )
     for result, none in zip(op["returns"], optional, strict=True):
-        like = [] if result["dtype"] == "compute" else [index[n] for n in result["dtype"].split("|")]
-        yield _line("return", result["name"], result["span"], int(none), *like)
+        yield _line(
+            "return", result["name"], result["span"], int(none), *_dtype_words(result["dtype"], index, args)
+        )
         yield from _parts_lines(result)
     for case in op["cases"]:
         yield from _case_lines(case)
+
+
+def _dtype_words(dtype: str, index: Mapping[str, int], args: Sequence[Record]) -> list[object]:
+    if dtype == "compute":
+        return []
+    if dtype in NAMED:
+        return ["is", SHORT_NAMES[NAMED[dtype]]]
+    places = [index[name] for name in dtype.split("|")]
+    if args[places[0]]["kind"] == "str":
+        return ["by", places[0], *(SHORT_NAMES[NAMED[choice]] for choice in args[places[0]]["choices"])]
+    return list(places)
 
 
 def _family_lines(name: str, family: Record) -> Iterable[str]:
@@ -222,7 +239,7 @@ def _argument_line(value: object) -> str:
     if isinstance(value, TensorSpec):
         if value.dtype not in SHORT_NAMES:
             raise NativeError(
-                f"a tensor to describe must be of a floating-point dtype, int64 or int32, but is {value.dtype}"
+                f"a tensor to describe must be of a floating-point dtype, int64, int32 or int8, but is {value.dtype}"
             )
         strides = _contiguous_strides(value.sizes) if value.strides is None else value.strides
         return _line(

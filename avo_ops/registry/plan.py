@@ -31,6 +31,7 @@ class Argument:
     parts: tuple[str, ...] = ()
     interleaved: bool = False
     integer: bool = False
+    narrow: tuple[torch.dtype, ...] = ()
 
     def none_value(self, compute: torch.dtype) -> float | None:
         """The value that None stands for, by the dtype of the math."""
@@ -41,7 +42,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Return:
-    """One return. ``dtype``: "a|b", what the arguments a and b promote to (the math's if one is absent), or "compute"."""
+    """One return.
+
+    ``dtype``: "a|b", what the arguments a and b promote to (the math's if one is absent); a string argument that names it; its
+    name; or "compute".
+    """
 
     name: str
     span: str
@@ -133,6 +138,8 @@ class Op:
                 key.append(int(value is not None))
             elif a.kind == "str":
                 key.append(a.choices.index(value))
+            elif a.narrow:
+                key.append(a.narrow.index(value.dtype))
             elif a.kind == "mask":
                 key.extend(int(m) for m in value)
         return tuple(key)
@@ -149,7 +156,7 @@ class Operator:
     ``saved``: ("arg", position in the public op) or ("return", position in the returns of the forward op), in
     the order of the backward op's arguments. ``gradients``: for each argument of the public op the position
     of its gradient in the returns of the backward op, or None. ``detaches``: derivatives of higher order are those of the
-    definition, for gradients end at some value within.
+    definition, for gradients end at some value within. ``constant``: no result has a gradient.
     """
 
     name: str
@@ -159,6 +166,7 @@ class Operator:
     saved: tuple[tuple[str, int], ...] = ()
     gradients: tuple[int | None, ...] = ()
     detaches: bool = False
+    constant: bool = False
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -182,6 +190,7 @@ def _op(data: Mapping[str, Any]) -> Op:
             parts=tuple(a.get("parts", ())),
             interleaved=a.get("interleaved", False),
             integer=a.get("integer", False),
+            narrow=tuple(getattr(torch, name) for name in a.get("narrow", ())),
         )
         for a in data["args"]
     )
@@ -214,7 +223,8 @@ def operator_from_json(data: Mapping[str, Any]) -> Operator:
     )
     gradients = tuple(autograd["gradients"].get(a.name) for a in ops[0].arguments)
     backward, detaches = ops[2] if len(ops) > 2 else None, autograd.get("detaches", False)
-    return Operator(data["name"], ops[0], ops[1], backward, saved, gradients, detaches)
+    constant = autograd.get("constant", False)
+    return Operator(data["name"], ops[0], ops[1], backward, saved, gradients, detaches, constant)
 
 
 def generated_folder() -> Path | None:

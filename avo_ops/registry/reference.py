@@ -39,6 +39,8 @@ def _widened(op: Op, args: Sequence[Any], space: Space) -> list[Any]:
             out.append(None)
         else:
             wide = value.to(torch.int64 if a.integer else space.dtype)
+            if a.span == "1":
+                wide = wide.reshape(())
             out.append(wide.expand(space.sizes) if i in op.elements and len(op.elements) > 1 else wide)
     return out
 
@@ -90,6 +92,15 @@ def stated(op: Op, compute: Callable[..., tuple[Tensor, ...]]) -> Definition:
             results = compute(*values)
         finished = tuple(_finished(op, r, v, args, space) for r, v in zip(op.returns, results, strict=True))
         return finished[0] if len(finished) == 1 else finished
+
+    return run
+
+
+def without_gradients(definition: Definition) -> Definition:
+    """The same, with results that are constants."""
+
+    def run(*args: Any) -> Any:
+        return definition(*(a.detach() if isinstance(a, Tensor) else a for a in args))
 
     return run
 

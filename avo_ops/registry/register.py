@@ -13,12 +13,13 @@ from . import accelerator, autograd
 from .counters import noted
 from .layout import fake
 from .plan import Op, Operator
-from .reference import Definition, derived, stated
+from .reference import Definition, derived, stated, without_gradients
 
 # Makes torch.compile take the op as it is instead of warning about unknown ops.
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 
 DIFFERENTIATED = "this gradient is differentiated in its turn"
+BY_DEFINITION = "a gradient is wanted, which torch derives from the definition"
 
 
 def register_operator(library: torch.library.Library, operator: Operator, record: OpDef) -> None:
@@ -29,6 +30,8 @@ def register_operator(library: torch.library.Library, operator: Operator, record
     """
     definitions = {op.name: derived(op) for op in operator.ops}
     definitions[operator.public.name] = stated(operator.public, record.compute)
+    if operator.constant:
+        definitions = {name: without_gradients(definition) for name, definition in definitions.items()}
     for op in operator.ops:
         _define(library, op, definitions[op.name])
     overloads = {op.name: _overload(library, op) for op in operator.ops}
@@ -37,7 +40,9 @@ def register_operator(library: torch.library.Library, operator: Operator, record
         definition, overload = definitions[op.name], overloads[op.name]
         name = f"{library.ns}::{op.name}"
         in_transform = noted(name, definition, "a torch.func transform or forward-mode AD is at work")
-        if op is not operator.public:
+        if operator.constant:
+            apply = autograd.never(overload)
+        elif op is not operator.public:
             differentiated = noted(name, definition, DIFFERENTIATED)
             apply = autograd.by_definition(op, overload, differentiated)
         elif operator.backward is not None:
@@ -47,6 +52,8 @@ def register_operator(library: torch.library.Library, operator: Operator, record
                 overloads[operator.backward.name],
                 noted(name, definition, DIFFERENTIATED),
             )
+        elif record.differentiation == "definition":
+            apply = noted(name, definition, BY_DEFINITION)
         else:
             apply = definition
         kernels[op.name] = autograd.kernel(op, overload, in_transform, apply)

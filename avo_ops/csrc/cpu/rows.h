@@ -18,6 +18,13 @@ struct Bf16 {
   uint16_t bits;
 };
 
+struct E4m3 {
+  uint8_t bits;
+};
+struct Int8 {
+  int8_t value;
+};
+
 template <class T> constexpr int32_t kDtype = -1;
 template <> constexpr int32_t kDtype<float> = AVO_F32;
 template <> constexpr int32_t kDtype<F16> = AVO_F16;
@@ -42,6 +49,12 @@ AVO_INLINE void store_f32_as(F16 *p, Vec<float> v) {
 }
 AVO_INLINE void store_low_halves(void *p, UintF (&words)[1]) {
   _mm256_storeu_si256((__m256i *)p, _mm512_maskz_cvtepi32_epi16(__mmask16(-1), (__m512i)words[0]));
+}
+AVO_INLINE void load_bytes(const void *p, UintF (&words)[1]) {
+  words[0] = (UintF)_mm512_maskz_cvtepu8_epi32(__mmask16(-1), _mm_loadu_si128((const __m128i *)p));
+}
+AVO_INLINE void store_bytes(void *p, UintF (&words)[1]) {
+  _mm_storeu_si128((__m128i *)p, _mm512_maskz_cvtepi32_epi8(__mmask16(-1), (__m512i)words[0]));
 }
 AVO_INLINE Vec<double> to_f64(Vec<float> v) {
   Vec<double> out;
@@ -78,6 +91,16 @@ AVO_INLINE void store_f32_as(F16 *p, Vec<float> v) {
 AVO_INLINE void store_low_halves(void *p, UintF (&words)[2]) {
   const __m256i crossed = _mm256_packus_epi32((__m256i)words[0], (__m256i)words[1]);
   _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(crossed, _MM_SHUFFLE(3, 1, 2, 0)));
+}
+AVO_INLINE void load_bytes(const void *p, UintF (&words)[2]) {
+  repeat<2>([&](auto i) AVO_LAMBDA {
+    words[i] = (UintF)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)((const uint8_t *)p + 8 * i)));
+  });
+}
+AVO_INLINE void store_bytes(void *p, UintF (&words)[2]) {
+  const __m256i crossed = _mm256_packus_epi32((__m256i)words[0], (__m256i)words[1]);
+  const __m256i halves = _mm256_permute4x64_epi64(crossed, _MM_SHUFFLE(3, 1, 2, 0));
+  _mm_storeu_si128((__m128i *)p, _mm_packus_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
 }
 AVO_INLINE Vec<double> to_f64(Vec<float> v) {
   Vec<double> out;
@@ -146,6 +169,19 @@ AVO_INLINE void store_f32_as(F16 *p, Vec<float> v) {
   repeat<4>([&](auto i) AVO_LAMBDA { words[i] = f32_to_f16(v.r[i]); });
   store_low_halves(p, words);
 }
+AVO_INLINE void load_bytes(const void *p, UintF (&words)[4]) {
+  const __m128i bytes = _mm_loadu_si128((const __m128i *)p), zero = _mm_setzero_si128();
+  const __m128i halves[2] = {_mm_unpacklo_epi8(bytes, zero), _mm_unpackhi_epi8(bytes, zero)};
+  repeat<2>([&](auto i) AVO_LAMBDA {
+    words[2 * i] = (UintF)_mm_unpacklo_epi16(halves[i], zero);
+    words[2 * i + 1] = (UintF)_mm_unpackhi_epi16(halves[i], zero);
+  });
+}
+AVO_INLINE void store_bytes(void *p, UintF (&words)[4]) {
+  const __m128i low = _mm_packs_epi32((__m128i)words[0], (__m128i)words[1]);
+  const __m128i high = _mm_packs_epi32((__m128i)words[2], (__m128i)words[3]);
+  _mm_storeu_si128((__m128i *)p, _mm_packus_epi16(low, high));
+}
 AVO_INLINE Vec<double> to_f64(Vec<float> v) {
   Vec<double> out;
   repeat<4>([&](auto i) AVO_LAMBDA {
@@ -172,6 +208,50 @@ AVO_INLINE void store_f32_as(Bf16 *p, Vec<float> v) {
   UintF words[Vec<float>::kRegs];
   repeat<Vec<float>::kRegs>([&](auto i) AVO_LAMBDA { words[i] = rounded_to_bf16(v.r[i]) >> 16; });
   store_low_halves(p, words);
+}
+
+// As to_e4m3 and e4m3_to_float of csrc/device/types.cuh, and NaN has the same bits.
+AVO_INLINE UintF rounded_to_e4m3(RegF x) {
+  const UintF bits = (UintF)x, size = bits & 0x7fffffffu, sign = (bits >> 24) & 0x80u;
+  const UintF usual = (size - (120u << 23) + 0x7ffffu + ((size >> 20) & 1u)) >> 20;
+  const UintF denormal = (UintF)((RegF)size + splat(16384.0f)) - 0x46800000u;
+  const IntF high = (IntF)size >= splat(int32_t(0x43e00000)), low = (IntF)size < splat(int32_t(0x3c800000));
+  const IntF number = (high ? splat(int32_t(0x7e)) : (low ? (IntF)denormal : (IntF)usual)) | (IntF)sign;
+  return (UintF)(x != x ? splat(int32_t(0x7f)) : number);
+}
+AVO_INLINE RegF e4m3_to_f32(UintF v) {
+  const UintF size = v & 0x7fu, sign = (v & 0x80u) << 24;
+  const IntF usual = (IntF)((size << 20) + (120u << 23));
+  const IntF denormal = (IntF)(__builtin_convertvector((IntF)size, RegF) * splat(0x1p-9f));
+  const IntF number = (IntF)size < splat(int32_t(8)) ? denormal : usual;
+  return (RegF)((UintF)((IntF)size == splat(int32_t(0x7f)) ? splat(int32_t(0x7fc00000)) : number) | sign);
+}
+AVO_INLINE Vec<float> load_as_f32(const E4m3 *p) {
+  UintF words[Vec<float>::kRegs];
+  load_bytes(p, words);
+  Vec<float> out;
+  repeat<Vec<float>::kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = e4m3_to_f32(words[i]); });
+  return out;
+}
+AVO_INLINE void store_f32_as(E4m3 *p, Vec<float> v) {
+  UintF words[Vec<float>::kRegs];
+  repeat<Vec<float>::kRegs>([&](auto i) AVO_LAMBDA { words[i] = rounded_to_e4m3(v.r[i]); });
+  store_bytes(p, words);
+}
+AVO_INLINE Vec<float> load_as_f32(const Int8 *p) {
+  UintF words[Vec<float>::kRegs];
+  load_bytes(p, words);
+  Vec<float> out;
+  repeat<Vec<float>::kRegs>([&](auto i)
+                                AVO_LAMBDA { out.r[i] = __builtin_convertvector((IntF)(words[i] << 24) >> 24, RegF); });
+  return out;
+}
+// Towards zero, of numbers in [-128, 127]. The instruction makes of NaN a number whose low byte is 0.
+AVO_INLINE void store_f32_as(Int8 *p, Vec<float> v) {
+  UintF words[Vec<float>::kRegs];
+  repeat<Vec<float>::kRegs>([&](auto i)
+                                AVO_LAMBDA { words[i] = (UintF) __builtin_convertvector(v.r[i], IntF) & 0xffu; });
+  store_bytes(p, words);
 }
 
 AVO_INLINE Vec<float> load_as(const float *p, float) { return Vec<float>::load(p); }
@@ -283,8 +363,8 @@ AVO_INLINE Vec<float> round_by(Vec<float> v, float) { return v; }
 AVO_INLINE Vec<float> round_by(Vec<float> v, Bf16) {
   return each<float>([](auto x) AVO_LAMBDA { return (RegF)(rounded_to_bf16(x) & 0xffff0000u); }, v);
 }
-AVO_INLINE Vec<float> round_by(Vec<float> v, F16) {
-  alignas(64) F16 stored[kLanes];
+template <class T> AVO_INLINE Vec<float> round_by(Vec<float> v, T) {
+  alignas(64) T stored[kLanes];
   store_as(stored, v);
   return load_as(stored, float());
 }
@@ -296,6 +376,8 @@ template <class C> AVO_INLINE Vec<C> m_round_to(Vec<C> v, int32_t dtype) {
   case AVO_F32: return round_by(v, float());
   case AVO_F16: return round_by(v, F16());
   case AVO_BF16: return round_by(v, Bf16());
+  case AVO_F8: return round_by(v, E4m3());
+  case AVO_I8: return round_by(v, Int8());
   default: return v;
   }
 }
@@ -307,6 +389,8 @@ template <class C> AVO_INLINE C m_round_to(C v, int32_t dtype) {
 template <class V> AVO_INLINE V m_round_f32(V v) { return m_round_to(v, AVO_F32); }
 template <class V> AVO_INLINE V m_round_f16(V v) { return m_round_to(v, AVO_F16); }
 template <class V> AVO_INLINE V m_round_bf16(V v) { return m_round_to(v, AVO_BF16); }
+template <class V> AVO_INLINE V m_round_f8(V v) { return m_round_to(v, AVO_F8); }
+template <class V> AVO_INLINE V m_round_i8(V v) { return m_round_to(v, AVO_I8); }
 
 // ---- buffers and panels -------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ template <class F> AVO_INLINE void by_dtype(const AvoOperand &operand, const F &
   case AVO_F32: return f((float *)operand.data);
   case AVO_F16: return f((F16 *)operand.data);
   case AVO_BF16: return f((Bf16 *)operand.data);
+  case AVO_F8: return f((E4m3 *)operand.data);
+  case AVO_I8: return f((Int8 *)operand.data);
   default: return f((double *)operand.data);
   }
 }

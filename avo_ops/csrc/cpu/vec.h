@@ -145,18 +145,27 @@ template <class R> AVO_INLINE R r_with_sign(R size, R sign) {
 constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 AVO_INLINE RegF r_floor(RegF x) { return _mm512_maskz_roundscale_ps(__mmask16(-1), x, kDown); }
 AVO_INLINE RegD r_floor(RegD x) { return _mm512_maskz_roundscale_pd(__mmask8(-1), x, kDown); }
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+AVO_INLINE RegF r_round(RegF x) { return _mm512_maskz_roundscale_ps(__mmask16(-1), x, kNearest); }
+AVO_INLINE RegD r_round(RegD x) { return _mm512_maskz_roundscale_pd(__mmask8(-1), x, kNearest); }
 #elif AVO_AVX2
 AVO_INLINE RegF r_floor(RegF x) { return _mm256_floor_ps(x); }
 AVO_INLINE RegD r_floor(RegD x) { return _mm256_floor_pd(x); }
+constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+AVO_INLINE RegF r_round(RegF x) { return _mm256_round_ps(x, kNearest); }
+AVO_INLINE RegD r_round(RegD x) { return _mm256_round_pd(x, kNearest); }
 #else
-// Rounded to nearest by adding 2^23 (2^52), then one less where that went up; larger numbers are whole (or
-// NaN).
-template <class R> AVO_INLINE R r_floor(R x) {
+// By adding 2^23 (2^52); larger numbers are whole (or NaN).
+template <class R> AVO_INLINE R r_round(R x) {
   using C = typename LaneOf<R>::type;
   const R whole = splat(C(sizeof(C) == 4 ? 0x1p23 : 0x1p52)), size = r_abs(x);
-  R near = r_with_sign((size + whole) - whole, x);
-  near = near > x ? near - splat(C(1)) : near;
-  return size < whole ? r_with_sign(r_abs(near), x) : x;
+  return size < whole ? r_with_sign((size + whole) - whole, x) : x;
+}
+// One less than to nearest where that went up.
+template <class R> AVO_INLINE R r_floor(R x) {
+  using C = typename LaneOf<R>::type;
+  const R near = r_round(x), down = near - splat(C(1));
+  return near > x ? r_with_sign(r_abs(down), x) : near;
 }
 #endif
 

@@ -101,6 +101,7 @@ AVO_MATH double m_fma(double a, double b, double c) { return fma(a, b, c); }
   AVO_MATH double m_##name(double x) { return twice(x); }
 AVO_LIBRARY(abs, fabsf, fabs)
 AVO_LIBRARY(floor, floorf, floor)
+AVO_LIBRARY(round, rintf, rint)
 AVO_LIBRARY(sqrt, sqrtf, sqrt)
 AVO_LIBRARY(expm1, expm1f, expm1)
 AVO_LIBRARY(log, logf, log)

@@ -5,6 +5,12 @@
 
 namespace avo {
 
+// Whether rows at these addresses and strides (in elements of X) all start where vectors of V elements may.
+template <int V, class X> AVO_INLINE bool starts_at_chunk(const X *row, int64_t stride) {
+  constexpr int kBytes = V * int(sizeof(X)) < 16 ? V * int(sizeof(X)) : 16;
+  return V == 1 || ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & (kBytes - 1)) == 0;
+}
+
 // T threads share a row; vector p of thread t holds the columns [(p * T + t) * V, ... + V) of the tile. The map does
 // not depend on addresses: rows that start between two 16-byte chunks are read by chunks and shifted into place. kN >
 // 0: the number of columns is known at compile time, and every row and operand starts at a chunk; kWholeChunks: that
@@ -66,6 +72,7 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   // Load a row; elements that do not exist are unspecified. A chunk is read only if it holds an element of the row.
   template <class X> AVO_INLINE void load(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
     if constexpr (kSingle) load_columns(v, row);
+    else if constexpr (sizeof(X) == 1) load_bytes(v, row);
     else load_anywhere(v, row);
   }
 
@@ -83,20 +90,47 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   }
 
   // Store vector p of a row; every thread of the warp must call, `live` says whether the row exists.
-  template <class X>
-  AVO_INLINE void store(X *__restrict__ row, int p, const compute_t<X> (&value)[V], bool live) const {
-    static_assert(kSingle || V * sizeof(X) == 16, "results have the type of the row operands");
+  template <class X, class C> AVO_INLINE void store(X *__restrict__ row, int p, const C (&value)[V], bool live) const {
+    static_assert(kSingle || V * sizeof(X) == 16 || sizeof(X) == 1,
+                  "results have the type of the row operands, or 8 bits");
     Vec<X, V> v;
     v.pack(value);
     X *const out = row + column(0) + at(p, 0);
     if constexpr (kAligned) {
       if (live && exists(p)) v.store(out);
+    } else if constexpr (sizeof(X) == 1) {
+      const Index own = live ? left(p) : 0;
+      if (own >= V && starts_at_chunk<V>(out, 0)) {
+        v.store(out);
+      } else {
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          if (Index(j) < own) v.store_one(out, j);
+      }
     } else {
       store_anywhere(out, live ? left(p) : 0, v);
     }
   }
 
 private:
+  // Elements of 8 bits: a vector at once, or one by one where it does not start at a multiple of its size, or is not
+  // whole.
+  template <class X> AVO_INLINE void load_bytes(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const X *const from = row + column(0) + at(p, 0);
+      const Index own = left(p);
+      if (own >= V && (kAligned || starts_at_chunk<V>(from, 0))) {
+        v[p].load(from);
+        continue;
+      }
+      v[p].clear();
+#pragma unroll
+      for (int j = 0; j < V; ++j)
+        if (Index(j) < own) v[p].load_one(from, j);
+    }
+  }
+
   template <class X> AVO_INLINE void load_anywhere(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
     const uint32_t offset = kAligned ? 0 : uint32_t(uint64_t(row)) & 15;
     const char *const base = reinterpret_cast<const char *>(row) - offset;
@@ -178,11 +212,6 @@ private:
 
 // A tile that lies inside the row, whose rows all start at a chunk: nothing is tested.
 template <int T, int P, int V, class Index = int> using WholeTile = RowTile<T, P, V, T * P * V, Index>;
-
-// Whether rows at these addresses and strides (in elements of X) all start where vectors of V elements may.
-template <int V, class X> AVO_INLINE bool starts_at_chunk(const X *row, int64_t stride) {
-  return V == 1 || ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & 15) == 0;
-}
 
 template <class X, int V, int P> AVO_INLINE void clear(Vec<X, V> (&v)[P]) {
 #pragma unroll

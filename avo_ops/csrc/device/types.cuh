@@ -7,6 +7,7 @@
 using int32_t = int;
 using uint32_t = unsigned int;
 using uint16_t = unsigned short;
+using uint8_t = unsigned char;
 using int64_t = long long;
 using uint64_t = unsigned long long;
 #endif
@@ -34,6 +35,15 @@ struct f16 {
 };
 struct bf16 {
   uint16_t bits;
+};
+
+// So are those of 8 bits, operands beside wider ones: e4m3 (4 bits of exponent, 3 of the fraction, no infinity),
+// integers.
+struct f8 {
+  uint8_t bits;
+};
+struct i8 {
+  uint8_t bits;
 };
 
 // The type of the math for an element type: float, or double for double.
@@ -100,26 +110,61 @@ AVO_INLINE uint32_t pack_bfloat(float lo, float hi) {
 }
 #endif
 
+// To nearest even, beyond 448 the largest number, NaN as NaN; in integers, for GPUs that have no instruction for it.
+AVO_INLINE uint32_t to_e4m3(float v) {
+  const uint32_t bits = as_bits(v), size = bits & 0x7fffffffu, sign = bits >> 24 & 0x80u;
+  if (size > 0x7f800000u) return 0x7fu;
+  if (size >= 0x43e00000u) return sign | 0x7eu;
+  // Below 2^-6 the last bit of the sum is that of a denormal.
+  if (size < 0x3c800000u) return sign | (as_bits(as_float(size) + 16384.0f) - as_bits(16384.0f));
+  return sign | ((size - (120u << 23) + 0x7ffffu + (size >> 20 & 1)) >> 20);
+}
+// Two values, rounded and packed, `lo` in the low byte.
+AVO_INLINE uint32_t pack_e4m3(float lo, float hi) {
+#if !defined(AVO_EMULATOR) && __CUDA_ARCH__ >= 890
+  uint16_t r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo));
+  return r;
+#else
+  return to_e4m3(hi) << 8 | to_e4m3(lo);
+#endif
+}
+// As an f16 with the same bits its exponent is 8 less.
+AVO_INLINE float e4m3_to_float(uint32_t v) {
+  const float size = half_to_float(uint16_t((v & 0x80u) << 8 | (v & 0x7fu) << 7)) * 256.0f;
+  return (v & 0x7fu) == 0x7fu ? as_float(0x7fc00000u) : size;
+}
+// Towards zero, of a number in [-128, 127]; 0 of NaN.
+AVO_INLINE uint32_t to_int8(float v) { return v == v ? uint32_t(int(v)) & 0xffu : 0u; }
+
 AVO_INLINE float widen(float v) { return v; }
 AVO_INLINE double widen(double v) { return v; }
 AVO_INLINE float widen(f16 v) { return half_to_float(v.bits); }
 AVO_INLINE float widen(bf16 v) { return as_float(uint32_t(v.bits) << 16); }
+AVO_INLINE float widen(f8 v) { return e4m3_to_float(v.bits); }
+AVO_INLINE float widen(i8 v) { return float(static_cast<signed char>(v.bits)); }
 
-// Round to the element type, to nearest even.
+// Round to the element type, to nearest even (to i8 towards zero).
 template <class X> AVO_INLINE X narrow(compute_t<X> v);
 template <> AVO_INLINE float narrow<float>(float v) { return v; }
 template <> AVO_INLINE double narrow<double>(double v) { return v; }
 template <> AVO_INLINE f16 narrow<f16>(float v) { return f16{uint16_t(pack_half(v, 0.f))}; }
 template <> AVO_INLINE bf16 narrow<bf16>(float v) { return bf16{uint16_t(pack_bfloat(v, 0.f))}; }
+template <> AVO_INLINE f8 narrow<f8>(float v) { return f8{uint8_t(pack_e4m3(v, 0.f))}; }
+template <> AVO_INLINE i8 narrow<i8>(float v) { return i8{uint8_t(to_int8(v))}; }
 
 // The value as a result of type X holds it.
 template <class X> AVO_INLINE compute_t<X> m_round_to(compute_t<X> v) { return widen(narrow<X>(v)); }
 AVO_INLINE float m_round_f32(float v) { return v; }
 AVO_INLINE float m_round_f16(float v) { return m_round_to<f16>(v); }
 AVO_INLINE float m_round_bf16(float v) { return m_round_to<bf16>(v); }
+AVO_INLINE float m_round_f8(float v) { return m_round_to<f8>(v); }
+AVO_INLINE float m_round_i8(float v) { return m_round_to<i8>(v); }
 AVO_INLINE double m_round_f32(double v) { return double(float(v)); }
 AVO_INLINE double m_round_f16(double v) { return double(m_round_f16(float(v))); }
 AVO_INLINE double m_round_bf16(double v) { return double(m_round_bf16(float(v))); }
+AVO_INLINE double m_round_f8(double v) { return double(m_round_f8(float(v))); }
+AVO_INLINE double m_round_i8(double v) { return double(m_round_i8(float(v))); }
 
 // Values that have no literal.
 template <class C> AVO_INLINE C lowest();

@@ -144,6 +144,51 @@ template <class X> struct Half {
 template <> struct Vec<f16, 1> : Half<f16> {};
 template <> struct Vec<bf16, 1> : Half<bf16> {};
 
+// V elements of 8 bits beside 16 bytes of wider ones: one access of V bytes, from an address that is a multiple of
+// them.
+template <int V> struct BytesOf;
+template <> struct BytesOf<1> {
+  using type = uint8_t;
+};
+template <> struct BytesOf<2> {
+  using type = uint16_t;
+};
+template <> struct BytesOf<4> {
+  using type = uint32_t;
+};
+template <> struct BytesOf<8> {
+  using type = uint64_t;
+};
+template <class X, int V> struct Bytes {
+  using Word = typename BytesOf<V>::type;
+  Word word;
+
+  AVO_INLINE float operator[](int j) const { return widen(X{uint8_t(word >> (8 * j))}); }
+  template <class C> AVO_INLINE void pack(const C (&v)[V]) {
+    word = 0;
+#pragma unroll
+    for (int j = 0; j < V; ++j) word = Word(word | Word(Word(narrow<X>(float(v[j])).bits) << (8 * j)));
+  }
+  AVO_INLINE void clear() { word = 0; }
+  AVO_INLINE void load(const X *p) { word = *reinterpret_cast<const Word *>(p); }
+  AVO_INLINE void store(X *p) const { *reinterpret_cast<Word *>(p) = word; }
+  AVO_INLINE void load_one(const X *p, int j) { word = Word(word | Word(Word(p[j].bits) << (8 * j))); }
+  AVO_INLINE void store_one(X *p, int j) const { p[j].bits = uint8_t(word >> (8 * j)); }
+};
+template <int V> struct Vec<f8, V> : Bytes<f8, V> {
+  // Two at a time.
+  template <class C> AVO_INLINE void pack(const C (&v)[V]) {
+    using Word = typename Bytes<f8, V>::Word;
+    this->word = 0;
+#pragma unroll
+    for (int j = 0; j < V; j += 2)
+      this->word = Word(this->word | Word(Word(pack_e4m3(float(v[j]), float(v[j + 1]))) << (8 * j)));
+  }
+};
+template <int V> struct Vec<i8, V> : Bytes<i8, V> {};
+template <> struct Vec<f8, 1> : Bytes<f8, 1> {};
+template <> struct Vec<i8, 1> : Bytes<i8, 1> {};
+
 // What a kernel knows of the number of columns, in place of the number: that rows are whole chunks, and start at one;
 // or that they are not, and are treated an element at a time.
 constexpr int kWholeChunks = -1, kSingly = -2;

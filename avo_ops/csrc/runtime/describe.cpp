@@ -3,8 +3,8 @@
 //   op NAMESPACE::NAME
 //   target cpu | target cuda DEVICE ARCH SMS         DEVICE: index; ARCH: 90 for compute capability 9.0
 //   then one line an argument, in order:
-//   tensor DTYPE ADDRESS NDIM SIZE... STRIDE...      f32 | f16 | bf16 | f64; of ADDRESS only mod 16 matters
-//   none | ints VALUE... | int VALUE | float VALUE | str VALUE | mask 0|1...
+//   tensor DTYPE ADDRESS NDIM SIZE... STRIDE...      f32 | f16 | bf16 | f64 | i64 | i32 | f8 | i8; of ADDRESS only mod
+//   16 matters none | ints VALUE... | int VALUE | float VALUE | str VALUE | mask 0|1...
 //
 // The answer is a line for each fact, "word value...":
 //
@@ -33,7 +33,7 @@
 namespace avo {
 namespace {
 
-const char *const kSpans[] = {"MN", "N", "M"};
+const char *const kSpans[] = {"MN", "N", "M", "1"};
 
 const char *operand_name(const Op &op, int k) { return k == kAbsent ? "null" : op.operand_name(k).c_str(); }
 

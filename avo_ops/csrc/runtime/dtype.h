@@ -1,5 +1,5 @@
-// The dtypes that kernels know, four for the math and two of whole numbers, and their translation from and to torch's
-// dtype codes.
+// The dtypes that kernels know, four for the math, two of whole numbers and two of 8 bits, and their translation from
+// and to torch's dtype codes.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,23 @@ enum class Dtype : int8_t {
   F64 = AVO_F64,
   I64 = AVO_I64,
   I32 = AVO_I32,
+  F8 = AVO_F8,
+  I8 = AVO_I8,
   None = -1
 };
 
 inline constexpr int kDtypes = 4; // those of the math, which come first
-inline constexpr int kAllDtypes = 6;
+inline constexpr int kAllDtypes = 8;
 
 inline bool is_integer(Dtype dtype) { return dtype == Dtype::I64 || dtype == Dtype::I32; }
+
+inline bool is_narrow(Dtype dtype) { return dtype == Dtype::F8 || dtype == Dtype::I8; }
 
 inline int index_of(Dtype dtype) { return static_cast<int>(dtype); }
 
 inline int64_t size_of(Dtype dtype) {
   if (dtype == Dtype::F64 || dtype == Dtype::I64) return 8;
+  if (is_narrow(dtype)) return 1;
   return dtype == Dtype::F32 || dtype == Dtype::I32 ? 4 : 2;
 }
 

@@ -25,6 +25,10 @@ uint64_t key_of(const Op &op, const Arguments &args) {
     if (spec.kind == ArgKind::Tensor && spec.optional) {
       key += args.of[i].present ? scale : 0;
       scale *= 2;
+    } else if (!spec.narrow.empty()) {
+      auto found = std::find(spec.narrow.begin(), spec.narrow.end(), args.of[i].tensor.dtype);
+      key += scale * static_cast<uint64_t>(found - spec.narrow.begin());
+      scale *= spec.narrow.size();
     } else if (spec.kind == ArgKind::Str) {
       key += scale * static_cast<uint64_t>(args.of[i].integer);
       scale *= spec.choices.size();
@@ -46,7 +50,14 @@ void check_tensor(const Op &op, const ArgSpec &spec, const TensorView &tensor, c
   if (spec.integer && !is_integer(tensor.dtype))
     fail(op.subject, ": ", spec.name, " must be a tensor of whole numbers (int64 or int32), but is ",
          torch_dtype_name(tensor.torch_dtype));
-  if (!spec.integer && (tensor.dtype == Dtype::None || is_integer(tensor.dtype)))
+  if (!spec.narrow.empty()) {
+    if (std::find(spec.narrow.begin(), spec.narrow.end(), tensor.dtype) == spec.narrow.end()) {
+      std::string allowed;
+      for (Dtype dtype : spec.narrow)
+        allowed += (allowed.empty() ? "" : " or ") + torch_dtype_name(dtype_to_torch(dtype));
+      fail(op.subject, ": ", spec.name, " must be ", allowed, ", but is ", torch_dtype_name(tensor.torch_dtype));
+    }
+  } else if (!spec.integer && (tensor.dtype == Dtype::None || index_of(tensor.dtype) >= kDtypes))
     fail(op.subject, ": ", spec.name,
          " must be a floating-point tensor (float32, float16, bfloat16 or float64), but is ",
          torch_dtype_name(tensor.torch_dtype));
@@ -176,6 +187,11 @@ void check_rows(const Op &op, const ArgSpec &spec, const TensorView &tensor, con
        " (one value for each row of ", op.args[op.primary].name, "), but has shape ", shape(tensor));
 }
 
+void check_number(const Op &op, const ArgSpec &spec, const TensorView &tensor) {
+  if (tensor.ndim == 0 || (tensor.ndim == 1 && tensor.sizes[0] == 1)) return;
+  fail(op.subject, ": ", spec.name, " must have shape [] or [1] (one number), but has shape ", shape(tensor));
+}
+
 // Sizes of packed tensors.
 void find_packed_sizes(const Op &op, Plan &plan) {
   plan.packed_dim = plan.order[plan.ndim - 1];
@@ -247,13 +263,16 @@ void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
       operand.strides = tensor.strides;
       operand.sizes = tensor.sizes;
       operand.ndim = tensor.ndim;
-      spec.span == Span::N ? check_columns(op, spec, tensor, plan) : check_rows(op, spec, tensor, plan);
+      if (spec.span == Span::N) check_columns(op, spec, tensor, plan);
+      else if (spec.span == Span::M) check_rows(op, spec, tensor, plan);
+      else check_number(op, spec, tensor);
     }
     if (tensor.dtype == Dtype::F64) plan.compute = Dtype::F64;
   }
 }
 
-Dtype return_dtype(const ReturnSpec &spec, const Plan &plan) {
+Dtype return_dtype(const ReturnSpec &spec, const Arguments &args, const Plan &plan) {
+  if (!spec.dtypes.empty()) return spec.dtypes[spec.chosen_by < 0 ? 0 : args.of[spec.chosen_by].integer];
   Dtype dtype = Dtype::None;
   for (int arg : spec.dtype_of) {
     if (!plan.operands[arg].present) return plan.compute;
@@ -264,7 +283,7 @@ Dtype return_dtype(const ReturnSpec &spec, const Plan &plan) {
 
 // Layouts of the results. A pointwise operator keeps the strides of a dense primary, as torch.empty_like
 // does.
-void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
+void plan_returns(const Op &op, const Arguments &args, Plan &plan, bool keep_strides) {
   const int64_t *kept = plan.operands[op.primary].strides;
   for (size_t i = 0; i < op.returns.size(); ++i) {
     const ReturnSpec &spec = op.returns[i];
@@ -273,7 +292,7 @@ void plan_returns(const Op &op, Plan &plan, bool keep_strides) {
     operand.packed = spec.parts > 0;
     operand.copy = operand.cast = false;
     operand.span = spec.span;
-    operand.declared = operand.dtype = return_dtype(spec, plan);
+    operand.declared = operand.dtype = return_dtype(spec, args, plan);
     operand.data = nullptr;
     operand.offset = 0;
     operand.ndim = plan.ndim;
@@ -363,7 +382,7 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   contiguous_strides(plan.column_sizes, plan.column_ndim, plan.n_strides);
   plan.M = product(plan.m_sizes, ndim);
   plan.N = product(plan.column_sizes, plan.column_ndim);
-  plan_returns(op, plan, keep_strides);
+  plan_returns(op, args, plan, keep_strides);
 
   if (plan.numel == 0) plan_empty(op, plan);
   else if (op.integers && plan.compute == Dtype::F32 && plan.N > kMostWholeNumbers) {

@@ -7,6 +7,9 @@
 namespace avo {
 namespace {
 
+// Whether an operand has rows.
+bool has_rows(const Operand &operand) { return operand.span == Span::MN || operand.span == Span::M; }
+
 // The layout of a copy. MN operands take that of the results.
 const int64_t *copy_layout(const Plan &plan, Span span) {
   if (span == Span::N) return plan.n_strides;
@@ -24,7 +27,7 @@ void use_copy(const Plan &plan, Operand &operand) {
 // Columns of one operand; false when they have no single stride.
 bool set_column_stride(const Plan &plan, Operand &operand) {
   const int64_t *strides = operand.kernel_strides();
-  if (operand.span == Span::M) {
+  if (operand.span == Span::M || operand.span == Span::One) {
     operand.col_stride = 0;
     return true;
   }
@@ -42,7 +45,7 @@ bool merge_rows(Plan &plan) {
     bool merges = previous >= 0;
     for (int k = 0; merges && k < count; ++k) {
       const Operand &operand = plan.operands[k];
-      if (!plan.exists(k) || operand.span == Span::N) continue;
+      if (!plan.exists(k) || !has_rows(operand)) continue;
       const int64_t *strides = operand.kernel_strides();
       merges = strides[d] == strides[previous] * plan.sizes[previous];
     }
@@ -55,7 +58,7 @@ bool merge_rows(Plan &plan) {
     plan.row_sizes[groups] = plan.sizes[d];
     for (int k = 0; k < count; ++k) {
       Operand &operand = plan.operands[k];
-      if (plan.exists(k)) operand.row_strides[groups] = operand.span == Span::N ? 0 : operand.kernel_strides()[d];
+      if (plan.exists(k)) operand.row_strides[groups] = has_rows(operand) ? operand.kernel_strides()[d] : 0;
     }
     ++groups;
   }
@@ -89,7 +92,7 @@ void plan_cpu(Plan &plan) {
     }
     if (merge_rows(plan) || copied) return;
     for (int k = 0; k < count; ++k)
-      if (plan.exists(k) && !op.is_return(k) && plan.operands[k].span != Span::N) use_copy(plan, plan.operands[k]);
+      if (plan.exists(k) && !op.is_return(k) && has_rows(plan.operands[k])) use_copy(plan, plan.operands[k]);
   }
 }
 

@@ -37,12 +37,13 @@ void choose_dtypes(Plan &plan) {
     for (int k = 0; k < count; ++k) {
       const Operand &operand = plan.operands[k];
       if (!plan.exists(k) || operand.span != Span::N || plan.op->is_return(k) != returns) continue;
-      mixed = mixed || (w != Dtype::None && w != operand.declared);
+      mixed = mixed || (w != Dtype::None && w != operand.declared) || is_narrow(operand.declared);
       w = operand.declared;
     }
   };
   for (int k = 0; k < count; ++k) // the results too: a kernel rounds them to X
-    if (plan.exists(k) && plan.operands[k].span == Span::MN) x = promote(x, plan.operands[k].declared);
+    if (plan.exists(k) && plan.operands[k].span == Span::MN && !is_narrow(plan.operands[k].declared))
+      x = promote(x, plan.operands[k].declared);
   if (plan.compute == Dtype::F64) x = Dtype::F64;
   take(false);
   if (w == Dtype::None) take(true);
@@ -72,6 +73,7 @@ bool dense(const Plan &plan, const int64_t *strides) {
 // Casts keep the layout of a dense operand, so that a call stays flat.
 void plan_casts(Plan &plan) {
   for_each(plan, Span::MN, [&](Operand &operand) {
+    if (is_narrow(operand.declared)) return; // the kernel knows it
     bool keep = operand.declared == plan.x || dense(plan, operand.strides);
     set_cast(operand, plan.x, keep ? operand.strides : plan.normal);
   });
@@ -87,6 +89,7 @@ void plan_casts(Plan &plan) {
     if (!same_layout(operand.sizes, operand.ndim, operand.kernel_strides(), plan.m_strides))
       use_copy(operand, plan.m_strides);
   });
+  for_each(plan, Span::One, [&](Operand &operand) { set_cast(operand, plan.compute, operand.strides); });
 }
 
 // All MN operands have the layout of the primary, which is dense.

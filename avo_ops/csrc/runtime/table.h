@@ -21,7 +21,7 @@ inline constexpr int kMaxScalars = 16;
 inline constexpr int kMaxArchs = 4; // different compute capabilities in one machine
 
 enum class ArgKind : uint8_t { Tensor, Ints, Int, Float, Str, Mask };
-enum class Span : uint8_t { MN, N, M };
+enum class Span : uint8_t { MN, N, M, One }; // One: a tensor of one number
 enum class Rule : uint8_t { Flat, Last, Trailing, Dim };
 
 struct ArgSpec {
@@ -29,6 +29,7 @@ struct ArgSpec {
   ArgKind kind = ArgKind::Tensor;
   Span span = Span::MN;
   bool integer = false;             // of a tensor: of whole numbers
+  std::vector<Dtype> narrow;        // of a tensor of 8 bits: the dtypes that it may have
   bool optional = false;            // Tensor?, or float? with the two values below for None
   double none[2] = {0, 0};          // by compute dtype: float32, float64
   std::vector<std::string> choices; // of a str
@@ -41,6 +42,8 @@ struct ReturnSpec {
   Span span = Span::MN;
   bool optional = false;     // Tensor? in the schema
   std::vector<int> dtype_of; // it has what these arguments promote to; the compute dtype if one is absent, or for none
+  int chosen_by = -1;        // or that which this string names,
+  std::vector<Dtype> dtypes; // one of these; or the only one, always
   int parts = 0;
 };
 

@@ -6,9 +6,10 @@
 //   unit NAME                                          the cubin of the variants that follow, up to the next unit
 //   variant X W|- SYMBOL MIN_N MAX_N N|chunks|odd|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim
-//   arg NAME tensor MN|N|M OPTIONAL                    OPTIONAL: 0 | 1
+//   arg NAME tensor MN|N|M|1 OPTIONAL [integer | narrow DTYPE...]     OPTIONAL: 0 | 1; narrow: of 8 bits
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
 //   return NAME MN|N|M OPTIONAL ARG...                 ARG: indices of the arguments to whose dtypes it promotes
+//   return NAME MN|N|M OPTIONAL is DTYPE | by ARG DTYPE...     its dtype; or one for each choice of a str
 //   parts halves|pairs NAME...                         of the last arg or return: the operands that it consists of
 //   case KEY...                                        one integer for each key entry
 //   returns EXISTS...                                  0 | 1 for each return
@@ -89,11 +90,17 @@ private:
       if (word == choice.first) return choice.second;
     in_.error("unknown ", what, " '", word, "'");
   }
-  Span span() { return choose<Span>("span", {{"MN", Span::MN}, {"N", Span::N}, {"M", Span::M}}); }
+  Span span() { return choose<Span>("span", {{"MN", Span::MN}, {"N", Span::N}, {"M", Span::M}, {"1", Span::One}}); }
   Dtype dtype(const char *what) {
     const std::string &word = in_.word(what);
     Dtype found = dtype_of_short_name(word);
-    if (found == Dtype::None || is_integer(found)) in_.error("unknown ", what, " '", word, "'");
+    if (index_of(found) >= kDtypes || found == Dtype::None) in_.error("unknown ", what, " '", word, "'");
+    return found;
+  }
+  Dtype any_dtype() {
+    const std::string &word = in_.word("dtype");
+    Dtype found = dtype_of_short_name(word);
+    if (found == Dtype::None || is_integer(found)) in_.error("unknown dtype '", word, "'");
     return found;
   }
   int bounded(const char *what, int64_t low, int64_t high) {
@@ -177,9 +184,17 @@ private:
       arg.span = span();
       arg.optional = bounded("optional", 0, 1);
       if (in_.more()) {
-        if (in_.word("numbers") != "integer") in_.error("a tensor is of real numbers, or says 'integer'");
-        if (arg.span != Span::M) in_.error("a tensor of whole numbers must have the span M");
-        arg.integer = current_op().integers = true;
+        const std::string &numbers = in_.word("numbers");
+        if (numbers == "narrow") {
+          while (in_.more()) arg.narrow.push_back(any_dtype());
+          bool fits = arg.span == Span::MN && !arg.optional && !arg.narrow.empty();
+          if (!fits || !std::all_of(arg.narrow.begin(), arg.narrow.end(), is_narrow))
+            in_.error("a tensor of 8 bits must have the span MN and dtypes of 8 bits, and not be optional");
+        } else {
+          if (numbers != "integer") in_.error("a tensor is of real numbers, or says 'integer' or 'narrow'");
+          if (arg.span != Span::M) in_.error("a tensor of whole numbers must have the span M");
+          arg.integer = current_op().integers = true;
+        }
       }
     } else if (arg.kind == ArgKind::Mask) {
       arg.length = bounded("length of the mask", 1, 32);
@@ -203,6 +218,18 @@ private:
     result.name = in_.word("return");
     result.span = span();
     result.optional = bounded("optional", 0, 1);
+    std::string how = in_.more() ? in_.peek() : "";
+    if (how == "is" || how == "by") {
+      in_.word("how");
+      size_t choices = 1;
+      if (how == "by") {
+        result.chosen_by = bounded("argument of the dtype", 0, static_cast<int>(current_op().args.size()) - 1);
+        choices = op_->args[result.chosen_by].choices.size();
+      }
+      while (in_.more()) result.dtypes.push_back(any_dtype());
+      if (result.dtypes.size() != choices || !choices)
+        in_.error("return ", result.name, " needs one dtype, or one for each choice of a str");
+    }
     while (in_.more()) {
       int arg = bounded("argument of the dtype", 0, static_cast<int>(current_op().args.size()) - 1);
       if (op_->args[arg].kind != ArgKind::Tensor)
@@ -265,10 +292,11 @@ private:
     auto made = std::make_unique<Case>();
     uint64_t scale = 1;
     for (const ArgSpec &arg : op.args) {
-      int entries = arg.kind == ArgKind::Mask                                                   ? arg.length
-                    : arg.kind == ArgKind::Str || (arg.kind == ArgKind::Tensor && arg.optional) ? 1
-                                                                                                : 0;
-      uint64_t radix = arg.kind == ArgKind::Str ? arg.choices.size() : 2;
+      int entries = arg.kind == ArgKind::Mask ? arg.length
+                    : arg.kind == ArgKind::Str || !arg.narrow.empty() || (arg.kind == ArgKind::Tensor && arg.optional)
+                        ? 1
+                        : 0;
+      uint64_t radix = arg.kind == ArgKind::Str ? arg.choices.size() : !arg.narrow.empty() ? arg.narrow.size() : 2;
       for (int i = 0; i < entries; ++i) {
         if (scale > (uint64_t{1} << 56)) in_.error("op ", op.name, " has too many selecting arguments");
         made->key += scale * bounded("key entry", 0, static_cast<int64_t>(radix) - 1);
@@ -394,12 +422,12 @@ private:
       in_.error("op ", op.name, ": rule trailing needs an argument of kind ints");
     if (op.rule == Rule::Dim && !arg_is(op.rule_arg, ArgKind::Int))
       in_.error("op ", op.name, ": rule dim needs an argument of kind int");
-    auto has_rows = [&](Span span) { return span != Span::MN && op.rule == Rule::Flat; };
+    auto has_rows = [&](Span span) { return span != Span::MN && span != Span::One && op.rule == Rule::Flat; };
     for (const ArgSpec &arg : op.args)
       if (arg.kind == ArgKind::Tensor && has_rows(arg.span))
         in_.error("op ", op.name, ": ", arg.name, " needs a span other than MN, which rule flat has not");
     for (const ReturnSpec &result : op.returns)
-      if (has_rows(result.span))
+      if (result.span == Span::One || has_rows(result.span))
         in_.error("op ", op.name, ": ", result.name, " needs a span other than MN, which rule flat has not");
     if (!op.parts.empty() && op.rule != Rule::Last && op.rule != Rule::Dim)
       in_.error("op ", op.name, ": packed tensors need rule last or dim");

@@ -56,6 +56,9 @@ public:
     return words_[word_++];
   }
 
+  // The next word, which is still to be read; there must be one.
+  const std::string &peek() const { return words_[word_]; }
+
   int64_t integer(const char *what) {
     const std::string &text = word(what);
     int64_t value = 0;

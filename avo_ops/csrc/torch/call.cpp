@@ -42,6 +42,8 @@ Dtype dtype_of(at::ScalarType type) {
   case at::kDouble: return Dtype::F64;
   case at::kLong: return Dtype::I64;
   case at::kInt: return Dtype::I32;
+  case at::kFloat8_e4m3fn: return Dtype::F8;
+  case at::kChar: return Dtype::I8;
   default: return Dtype::None;
   }
 }

@@ -200,7 +200,7 @@ bool serve(const Callable &callable, PyObject *const *objects, size_t count, at:
     values.reserve(op.arguments());
     for (size_t i = 0; i < op.arguments(); ++i) values.push_back(to_value(op.kinds[i], args.of[i]));
   };
-  if (!seen.requires_grad || !c10::GradMode::is_enabled()) {
+  if (!seen.requires_grad || !c10::GradMode::is_enabled() || rule.tensors.empty()) {
     {
       py::gil_scoped_release no_gil;
       if (run_kernel(op, args, results)) return true;
@@ -251,7 +251,8 @@ PYBIND11_MODULE(avo_torch, module) {
   py::class_<Operation, std::shared_ptr<Operation>>(module, "Operation").def(py::init<const std::string &>());
   py::class_<Rule, std::shared_ptr<Rule>>(module, "Rule")
       .def(py::init(&make_rule))
-      .def("differentiate", &differentiate);
+      .def("differentiate", &differentiate)
+      .def("constant", [](Rule &rule) { rule.tensors.clear(); }); // no result has a gradient
   module.def("connect", [](uintptr_t called_op, uintptr_t call, uintptr_t set_allocator) {
     runtime.called_op = reinterpret_cast<avo::CalledOp>(called_op);
     runtime.call = reinterpret_cast<avo::CallOp>(call);

@@ -1,0 +1,78 @@
+// Generated, do not edit. avo::add_rms_norm_quantize_forward: row kernel
+// residual_out = x + residual; q = rms_norm(residual_out) / scale, to nearest even, within [-448, 448] or
+//   [-128, 127]
+// Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467; Micikevicius et al.,
+//   FP8 Formats for Deep Learning, arXiv:2209.05433 (e4m3)
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION add_rms_norm_quantize_forward
+#define AVO_ARGUMENTS x_ptr, x_stride, residual_ptr, residual_stride, scale_ptr, q_ptr, q_stride, residual_out_ptr, residual_out_stride, eps, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ residual_ptr, int64_t residual_stride, \
+  const compute_t<X>* __restrict__ scale_ptr, f8* __restrict__ q_ptr, int64_t q_stride, \
+  X* __restrict__ residual_out_ptr, int64_t residual_out_stride, compute_t<X> eps, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void add_rms_norm_quantize_forward(AVO_PARAMETERS(X, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X, kN>;
+  const C scale = *scale_ptr;
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P]) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+      tile.load(residual_to, residual_ptr + row * residual_stride);
+    } else {
+      clear(x_to, residual_to);
+    }
+  };
+  Vec<X, V> x_next[P], residual_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, residual_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    Vec<X, V> x_vec[P], residual_vec[P];
+    if constexpr (kAhead) {
+      copy(x_vec, x_next);
+      copy(residual_vec, residual_next);
+      fetch(row + rows.step, x_next, residual_next);
+    } else {
+      fetch(row, x_vec, residual_vec);
+    }
+    const C t1 = m_recip(scale);
+    RowSum<C, V> t2;
+    tile.each([&](int p, int j, bool whole) {
+      const C residual_out = x_vec[p][j] + residual_vec[p][j];
+      const C t3 = m_round_to<X>(residual_out);
+      t2.add_product(t3, t3, j, whole);
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
+    const C rstd = m_rsqrt(eps + t2.total / C(N));
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C q_out[V];
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        const C y = m_round_to<X>(residual_out) * rstd;
+        const C q = m_quotient<A>(y, scale, t1);
+        q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+        residual_out_out[j] = residual_out;
+      }
+      tile.store(q_ptr + row * q_stride, p, q_out, live);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
+  }
+}
+
+} // namespace avo

@@ -1,0 +1,62 @@
+// Generated, do not edit. avo::quantize_forward_rows: pointwise kernel; formula: quantize_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION quantize_forward_rows
+#define AVO_ARGUMENTS x_ptr, x_stride, scale_ptr, q_ptr, q_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const compute_t<X>* __restrict__ scale_ptr, \
+  f8* __restrict__ q_ptr, int64_t q_stride, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void quantize_forward_rows(AVO_PARAMETERS(X, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X, kN>;
+  const C scale = *scale_ptr;
+  const int thread = thread_of_row<T, kBlock>();
+  const int column = int(blockIdx.y) * (T * P * V);
+  const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(q_ptr, q_stride);
+  const auto body = [&](const auto& tile) {
+    const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
+      if (row < M) {
+        tile.load(x_to, x_ptr + row * x_stride);
+      } else {
+        clear(x_to);
+      }
+    };
+    Vec<X, V> x_next[P];
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next);
+    for (int64_t base = rows.first; base < M; base += rows.step) {
+      const int64_t row = base + rows.own;
+      const bool live = row < M;
+      Vec<X, V> x_vec[P];
+      if constexpr (kAhead) {
+        copy(x_vec, x_next);
+        fetch(row + rows.step, x_next);
+      } else {
+        fetch(row, x_vec);
+      }
+      const C t1 = m_recip(scale);
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        if (!tile.reaches(p)) continue;
+        C q_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C q = m_quotient<A>(x_vec[p][j], scale, t1);
+          q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
+      }
+    }
+  };
+  if (whole)
+    body(WholeTile<T, P, V>(thread, column, N));
+  else
+    body(RowTile<T, P, V, kN>(thread, column, N));
+}
+
+} // namespace avo

@@ -1,0 +1,59 @@
+// Generated, do not edit. avo::quantize_rows_forward_loop: loop kernel; formula: quantize_rows_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION quantize_rows_forward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, q_ptr, q_stride, scale_ptr, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, f8* __restrict__ q_ptr, int64_t q_stride, \
+  compute_t<X>* __restrict__ scale_ptr, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void quantize_rows_forward_loop(AVO_PARAMETERS(X, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    C t1 = lowest<C>();
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j, bool) {
+        t1 = m_max(t1, m_abs(x_vec[p][j]));
+      });
+    }
+    row_reduce<Max, T, kBlock>(scratch, turn, t1);
+    const C scale = m_round_f32(m_max(t1 / C(448.0), C(4.359654017857143e-06)));
+    const C t2 = m_recip(scale);
+    if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      C q_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C q = m_quotient<A>(x_vec[p][j], scale, t2);
+        q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+      }
+      tile.store(q_ptr + row * q_stride, p, q_out, live);
+    }
+  }
+}
+
+} // namespace avo

@@ -1,0 +1,76 @@
+// Generated, do not edit. avo::rms_norm_quantize_rows_forward_weight: row kernel; formula: rms_norm_quantize_rows_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION rms_norm_quantize_rows_forward_weight
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, q_ptr, q_stride, scale_ptr, eps, M, N
+#define AVO_PARAMETERS(X, W, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, f8* __restrict__ q_ptr, \
+  int64_t q_stride, compute_t<X>* __restrict__ scale_ptr, compute_t<X> eps, int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void rms_norm_quantize_rows_forward_weight(AVO_PARAMETERS(X, W, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X, W>;
+  constexpr int V = kVector<X, kN>;
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  int turn = 0;
+  Vec<W, V> weight_vec[P];
+  tile.load_columns(weight_vec, weight_ptr);
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
+    if (row < M) {
+      tile.load(x_to, x_ptr + row * x_stride);
+    } else {
+      clear(x_to);
+    }
+  };
+  Vec<X, V> x_next[P];
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    Vec<X, V> x_vec[P];
+    if constexpr (kAhead) {
+      copy(x_vec, x_next);
+      fetch(row + rows.step, x_next);
+    } else {
+      fetch(row, x_vec);
+    }
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      t1.add_product(x_vec[p][j], x_vec[p][j], j, whole);
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    const C rstd = m_rsqrt(eps + t1.total / C(N));
+    C t2 = lowest<C>();
+    tile.each([&](int p, int j, bool) {
+      const C y = x_vec[p][j] * rstd;
+      const C y_ = weight_vec[p][j] * y;
+      t2 = m_max(t2, m_abs(y_));
+    });
+    row_reduce<Max, T, kBlock>(scratch, turn, t2);
+    const C scale = m_round_f32(m_max(t2 / C(448.0), C(4.359654017857143e-06)));
+    const C t3 = m_recip(scale);
+    if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C q_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C y = x_vec[p][j] * rstd;
+        const C y_ = weight_vec[p][j] * y;
+        const C q = m_quotient<A>(y_, scale, t3);
+        q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+      }
+      tile.store(q_ptr + row * q_stride, p, q_out, live);
+    }
+  }
+}
+
+} // namespace avo
