@@ -29,6 +29,7 @@ from catalogue import (
     REPRESENTATIVES,
     as_tuple,
     assert_close,
+    column_argument,
     gradient_roundings,
     number,
     of_positive,
@@ -111,7 +112,7 @@ class Call:
                 case _:
                     record = RECORD_OF[self.op["name"]]
                     of_columns = arg["name"] == record.columns.arg
-                    found[arg["name"]] = -1 if of_columns else number(record, arg["name"])
+                    found[arg["name"]] = column_argument(record) if of_columns else number(record, arg["name"])
                     if arg["kind"] == "int":
                         found[arg["name"]] = int(found[arg["name"]])
         return found

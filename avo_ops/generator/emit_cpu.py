@@ -33,6 +33,10 @@ _COSTS = {
 _DEAR = 8
 
 
+# The loop of a pass in which columns that lie together share values.
+_BY_RUNS = "    for (RunBlocks block(a); block.begin < N; block.advance()) {"
+
+
 @dataclass(frozen=True)
 class CpuKernel:
     """One emitted function and what the runtime must know to call it."""
@@ -60,7 +64,9 @@ class _Kernel:
         self.nodes = case.graph.nodes()
         self.phase = phase_of(self.nodes)
         self.last = max(self.phase.values(), default=0)
-        self.by_row = self.last > 0
+        # Whether columns that lie together share a value of each column operand, and of each sum.
+        self.by_runs = record.columns.rule == "groups"
+        self.by_row = self.last > 0 or self.by_runs
         self.column = "c" if self.by_row else "c0 + c"  # of the first of a vector's elements
         loads = [n for n in self.nodes if n.op == "load"]
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
@@ -121,9 +127,11 @@ class _Kernel:
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
-            out += self._column_rows("  ")
-            out += self._zeroed("  ", "0", "N")
-            out += self._partials("  ", "")
+            if not self.by_runs:
+                out += self._column_rows("  ")
+            out += self._zeroed("  ", "0", "a->sum_columns" if self.by_runs else "N")
+            if not self.by_runs:
+                out += self._partials("  ", "")
             out.append(
                 "  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {"
             )
@@ -133,6 +141,9 @@ class _Kernel:
             ]
             out.append("    for (int64_t row = panel.begin; row < panel.end; ++row) {")
             inner = self._open("    ", "0", "N")
+            if self.by_runs:
+                inner += self._column_rows("    ")
+                inner += self._partials("    ", " + row % a->groups * a->runs")
             inner += self._row_values(named.get(0, []), known)
             for k in range(1, self.last + 1):
                 inner += self._reduce(k, known)
@@ -249,8 +260,9 @@ class _Kernel:
         return kept
 
     def _column_rows(self, indent: str) -> list[str]:
+        where = "row, 0, a->runs" if self.by_runs else "0, 0, N"
         return [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, 0, N, {self._buffer(x.attr)});"
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)});"
             for x in self.column_loads
         ]
 
@@ -319,7 +331,10 @@ class _Kernel:
     def _loads(
         self, k: int, roots: Sequence[Node], known: dict[int, str], names: Names
     ) -> tuple[list[str], dict[int, str]]:
-        """Loads of the operands and kept elements that pass ``k`` reads, and their names."""
+        """Loads of the operands and kept elements that pass ``k`` reads, and their names.
+
+        Of values that a run of columns shares the names alone: :meth:`_of_run` has their loads.
+        """
         seen: set[int] = set()
         wanted: list[Node] = []
 
@@ -337,6 +352,9 @@ class _Kernel:
             visit(root)
         found, lines = {}, []
         for x in wanted:
+            if x.op == "load" and self.by_runs and x.span == Span.COLS:
+                found[x.index] = identifier(x.attr)
+                continue
             if x.op == "load":
                 name, value = identifier(x.attr), f"part.load({x.attr}_row + c)"
             elif x.op == "column":
@@ -346,6 +364,25 @@ class _Kernel:
             found[x.index] = name
             lines.append(f"const V {name} = {value};")
         return lines, {**known, **found}
+
+    def _of_run(self, k: int) -> list[str]:
+        """The values of a run of columns in pass ``k``: what it reads of column operands, and its sums."""
+        if not self.by_runs:
+            return []
+        keeps = [n for n in self.nodes if n.index in self.kept and self.kept[n.index][0] == k]
+        seen: set[int] = set()
+        todo = [*self._roots(k), *keeps]
+        while todo:
+            n = todo.pop()
+            if n.index not in seen and not self._is_kept(n, k) and not n.is_reduction:
+                seen.add(n.index)
+                todo += n.args
+        loads = [x for x in self.column_loads if x.index in seen]
+        sums = self.sums if k > self.last else ()
+        return [
+            *(f"const V {identifier(x.attr)}({x.attr}_row[block.run]);" for x in loads),
+            *(f"V {name}_lanes(C(0));" for name in sums),
+        ]
 
     def _is_kept(self, node: Node, k: int) -> bool:
         """Whether an earlier pass than ``k`` kept an element."""
@@ -387,7 +424,10 @@ class _Kernel:
             to = f"{name}_block{chain}" if n.op == "sum" else f"{name}_lanes{chain}"
             inner.append(f"{to} = part.{n.op}({to}, {value});")
         sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
+        of_run = self._of_run(k)
         indent, begin, end = ("      ", "c0", "block_end(c0, N)") if sums else ("    ", "0", "N")
+        if of_run:
+            indent, begin, end = "      ", "block.begin", "block.end"
         sweep = f"sweep_pairs<C>({begin}, {end}, [&](int64_t c, auto part, auto chain)"
         if not two:
             sweep = f"sweep<C>({begin}, {end}, [&](int64_t c, auto part)"
@@ -396,8 +436,9 @@ class _Kernel:
             for name, n in zip(names, nodes, strict=True)
         ]
         swept = [f"{indent}{sweep} AVO_LAMBDA {{", *(f"{indent}  {line}" for line in inner), f"{indent}}});"]
-        if sums:  # block by block, or the rounding of a long row would add up
-            out.append("    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {")
+        if sums or of_run:  # block by block, or the rounding of a long row would add up
+            out.append(_BY_RUNS if of_run else "    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {")
+            out += [f"      {line}" for line in of_run]
             out += [f"      {declare(f'{name}_block', 'sum')}" for name in sums]
             out += swept
             for name in sums:
@@ -426,10 +467,20 @@ class _Kernel:
             f"part.store({name}_row + c, {v});"
             for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
         ]
-        inner += [
-            f"part.store({name}_sum + c, part.load({name}_sum + c) + {v});"
-            for name, v in zip(self.sums, values[len(self.stores) :], strict=True)
-        ]
+        sums = list(zip(self.sums, values[len(self.stores) :], strict=True))
+        if of_run := self._of_run(self.last + 1):
+            inner += [f"{name}_lanes = part.sum({name}_lanes, {v});" for name, v in sums]
+            return [
+                *out,
+                _BY_RUNS,
+                *(f"      {line}" for line in of_run),
+                "      sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {",
+                *(f"        {line}" for line in inner),
+                "      });",
+                *(f"      {name}_sum[block.run] += hsum({name}_lanes);" for name, _ in sums),
+                "    }",
+            ]
+        inner += [f"part.store({name}_sum + c, part.load({name}_sum + c) + {v});" for name, v in sums]
         return [
             *out,
             f"    sweep<C>(0, {n}, [&](int64_t c, auto part) AVO_LAMBDA {{",

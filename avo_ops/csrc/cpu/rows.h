@@ -223,7 +223,7 @@ AVO_INLINE int64_t row_offset(const AvoCpuArgs *a, const AvoOperand &operand, in
   return a->row_dims == 1 ? row * operand.row_strides[0] : folded_row_offset(a, operand, row);
 }
 template <class C> AVO_INLINE bool lies_ready(const AvoOperand &operand, int64_t n) {
-  return operand.dtype == kDtype<C> && (operand.col_stride == 1 || n == 1);
+  return operand.dtype == kDtype<C> && (operand.col_stride == 1 || n == 1) && operand.run == 0;
 }
 
 // Columns [c0, c0 + n) of a row of an input: where they lie if they can be used there, else converted into
@@ -388,11 +388,30 @@ AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, const R
   if (!a->operands[operand].panelled) close_row<C>(a, operand, row, 0, a->N, p);
 }
 
+// ---- runs of columns ----------------------------------------------------------------------------
+
+// The columns of a row in blocks that do not reach beyond a run, and are summed by themselves.
+struct RunBlocks {
+  const AvoCpuArgs *a;
+  int64_t run, begin, end, stop;
+
+  AVO_INLINE RunBlocks(const AvoCpuArgs *args)
+      : a(args), run(0), begin(0), end(block_end(0, args->run)), stop(args->run) {}
+  AVO_INLINE void advance() {
+    begin = end;
+    if (begin == stop) {
+      ++run;
+      stop += a->run;
+    }
+    end = block_end(begin, stop);
+  }
+};
+
 // ---- column sums --------------------------------------------------------------------------------
 
-// The N partial sums `k` of `sums` that chunk `chunk` of the rows adds up.
+// The partial sums `k` of `sums` that chunk `chunk` of the rows adds up.
 template <class C> AVO_INLINE C *partial_row(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
-  return (C *)a->partials + (chunk * sums + k) * a->N;
+  return (C *)a->partials + (chunk * sums + k) * a->sum_columns;
 }
 // Zeroes those of the columns [begin, end): of a kernel of class pointwise, which owns those only, or all.
 template <class C>

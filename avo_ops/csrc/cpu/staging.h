@@ -160,16 +160,48 @@ AVO_NOINLINE void panel_out(const C *from, int64_t pitch, T *to, int64_t row_str
   }
 }
 
+// ---- runs of columns that lie apart -------------------------------------------------------------
+
+// Sixteen runs at a time where they lie nearer to each other than their columns; the four columns that are then written
+// at once must not reach into the next run.
+AVO_INLINE bool by_panels(const AvoOperand &operand) {
+  return operand.run % 4 == 0 && operand.run_stride < operand.col_stride;
+}
+AVO_INLINE int64_t rows_of_panel(int64_t rest) { return rest < kLanes ? rest : kLanes; }
+
+template <class T, class C> AVO_NOINLINE void runs_in(const AvoOperand &operand, const T *from, C *to, int64_t n) {
+  const int64_t run = operand.run, runs = n / run, step = by_panels(operand) ? kLanes : 1;
+  for (int64_t r = 0; r < runs; r += step) {
+    const T *first = from + r * operand.run_stride;
+    if (step == 1) convert_in(first, operand.col_stride, to + r * run, run);
+    else panel_in(first, operand.run_stride, operand.col_stride, to + r * run, run, rows_of_panel(runs - r), run);
+  }
+}
+template <class C, class T> AVO_NOINLINE void runs_out(const AvoOperand &operand, const C *from, T *to, int64_t n) {
+  const int64_t run = operand.run, runs = n / run, step = by_panels(operand) ? kLanes : 1;
+  for (int64_t r = 0; r < runs; r += step) {
+    T *first = to + r * operand.run_stride;
+    if (step == 1) convert_out(from + r * run, first, operand.col_stride, run);
+    else panel_out(from + r * run, run, first, operand.run_stride, operand.col_stride, rows_of_panel(runs - r), run);
+  }
+}
+
 } // namespace
 
 // ---- what rows.h declares -----------------------------------------------------------------------
 
 #define AVO_STAGING(C)                                                                                                 \
   void stage_in(const AvoOperand &operand, int64_t offset, C *to, int64_t n) {                                         \
-    by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });           \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA {                                                                     \
+      if (operand.run) runs_in(operand, data + offset, to, n);                                                         \
+      else convert_in(data + offset, operand.col_stride, to, n);                                                       \
+    });                                                                                                                \
   }                                                                                                                    \
   void stage_out(const AvoOperand &operand, int64_t offset, const C *from, int64_t n) {                                \
-    by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });        \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA {                                                                     \
+      if (operand.run) runs_out(operand, from, data + offset, n);                                                      \
+      else convert_out(from, data + offset, operand.col_stride, n);                                                    \
+    });                                                                                                                \
   }                                                                                                                    \
   void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, C *to, int64_t pitch, int64_t rows,     \
                 int64_t n) {                                                                                           \
