@@ -215,3 +215,68 @@ def test_the_canonical_call_is_layer_norm() -> None:
     x, w, b = inputs((7, 40), torch.float32)
     assert column_argument(RECORDS["group_norm"]) == 1
     torch.testing.assert_close(torch.ops.avo.group_norm(x, 1, w, b), F.layer_norm(x, [40], w, b))
+
+
+# ---- modules ----------------------------------------------------------------------------------------------------
+
+
+class Resnet(torch.nn.Module):
+    """A residual block as diffusers has it: a statement for the norm, one for the activation."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.norm1 = torch.nn.GroupNorm(4, channels)
+        self.conv1 = torch.nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm2 = torch.nn.GroupNorm(2, channels, affine=False)
+        self.conv2 = torch.nn.Conv2d(channels, channels, 3, padding=1)
+        self.nonlinearity = torch.nn.SiLU(inplace=True)
+
+    def forward(self, input_tensor: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        hidden_states = input_tensor
+        hidden_states = self.norm1(hidden_states)
+        hidden_states = self.nonlinearity(hidden_states)
+        hidden_states = self.conv1(hidden_states)
+        hidden_states = self.conv2(F.silu(self.norm2(hidden_states)))
+        return (input_tensor + hidden_states) / scale
+
+
+class UsedTwice(Resnet):
+    def forward(self, input_tensor: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        normed = self.norm1(input_tensor)
+        return self.conv1(self.nonlinearity(normed * 1.0)) + normed
+
+
+class Gated(Resnet):
+    """The activation of a norm as a gate: swiglu, not group_norm_silu."""
+
+    def forward(self, input_tensor: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        gate = self.norm1(input_tensor)
+        return F.silu(self.norm2(input_tensor)) * self.conv1(input_tensor) + self.conv2(gate)
+
+
+def test_replace_takes_a_silu_after_a_group_norm_into_one_operator() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 8, 5, 5)
+    for cls, expected in ((Resnet, "Resnet with group_norm_silu"), (UsedTwice, None), (Gated, "Gated with swiglu")):
+        own, model = cls(), cls()
+        model.load_state_dict(own.state_dict())
+        report = avo_ops.nn.replace(model)
+        news = [r.new for r in report.replaced if r.name == "(the model itself)"]
+        assert news == ([expected] if expected else []), str(report)
+        assert type(model.norm1) is avo_ops.nn.GroupNorm and repr(model) == repr(own)
+        got, want = model(x.clone()), own(x.clone())
+        torch.testing.assert_close(got, want)
+        got.sum().backward()
+        want.sum().backward()
+        for p, q in zip(model.parameters(), own.parameters(), strict=True):
+            if q.grad is not None:
+                torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-4)
+        avo_ops.nn.restore(model)
+        assert type(model) is cls and type(model.norm1) is torch.nn.GroupNorm
+    counted = Resnet()
+    avo_ops.nn.replace(counted)
+    counted.norm1.register_forward_hook(lambda module, args, y: 2 * y)  # then it runs as it was written
+    before = avo_ops.stats()
+    counted(x)
+    ran = {k for k, v in avo_ops.stats().items() if v != before.get(k, 0)}
+    assert {k.split(" ")[0] for k in ran} >= {"avo::group_norm_forward", "avo::group_norm_silu_forward"}, ran

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..definitions.record import OpDef
@@ -33,8 +33,19 @@ _COSTS = {
 _DEAR = 8
 
 
-# The loop of a pass in which columns that lie together share values.
-_BY_RUNS = "    for (RunBlocks block(a); block.begin < N; block.advance()) {"
+@dataclass(frozen=True)
+class _Blocks:
+    """A loop over blocks of columns: its head, the bounds of a block, and what comes before and after the sweep over it."""
+
+    head: str
+    begin: str
+    end: str
+    first: Sequence[str] = ()
+    then: Sequence[str] = ()
+
+
+_ONE_SIZE = _Blocks("for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {", "c0", "block_end(c0, N)")
+_RUNS = _Blocks("for (RunBlocks block(a); block.begin < N; block.advance()) {", "block.begin", "block.end")
 
 
 @dataclass(frozen=True)
@@ -291,12 +302,14 @@ class _Kernel:
 
     def _open(self, indent: str, c0: str, n: str) -> list[str]:
         where = self._where(c0, n)
+        first, then = ("RowIn<C> {}_in(", ");") if self.by_runs else ("C* {}_row = load_row<C>(", ");")
         out = [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)});"
+            f"{indent}const {first.format(x.attr)}a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)}{then}"
             for x in self.row_loads
         ]
+        first = "const RowOut<C> {}_out(" if self.by_runs else "C* {}_row = open_row<C>("
         out += [
-            f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, {where}, {self._buffer(name)});"
+            f"{indent}{first.format(name)}a, {self._operand(name)}, {where}, {self._buffer(name)}{then}"
             for name in self.stores
         ]
         out += [f"{indent}C* {row} = {self._buffer(index)};" for index, (_, row) in self.kept.items()]
@@ -309,6 +322,8 @@ class _Kernel:
         return out
 
     def _close(self, indent: str, c0: str, n: str) -> list[str]:
+        if self.by_runs:
+            return [f"{indent}{name}_out.close(panel);" for name in self.stores]
         return [
             f"{indent}close_row<C>(a, {self._operand(name)}, {self._where(c0, n)}, {name}_row);"
             for name in self.stores
@@ -333,7 +348,7 @@ class _Kernel:
     ) -> tuple[list[str], dict[int, str]]:
         """Loads of the operands and kept elements that pass ``k`` reads, and their names.
 
-        Of values that a run of columns shares the names alone: :meth:`_of_run` has their loads.
+        Of values that a run of columns shares the names alone: :meth:`_blocks` has their loads.
         """
         seen: set[int] = set()
         wanted: list[Node] = []
@@ -365,10 +380,8 @@ class _Kernel:
             lines.append(f"const V {name} = {value};")
         return lines, {**known, **found}
 
-    def _of_run(self, k: int) -> list[str]:
-        """The values of a run of columns in pass ``k``: what it reads of column operands, and its sums."""
-        if not self.by_runs:
-            return []
+    def _read(self, k: int) -> set[int]:
+        """What pass ``k`` reads, and what it computes of that."""
         keeps = [n for n in self.nodes if n.index in self.kept and self.kept[n.index][0] == k]
         seen: set[int] = set()
         todo = [*self._roots(k), *keeps]
@@ -377,12 +390,32 @@ class _Kernel:
             if n.index not in seen and not self._is_kept(n, k) and not n.is_reduction:
                 seen.add(n.index)
                 todo += n.args
-        loads = [x for x in self.column_loads if x.index in seen]
-        sums = self.sums if k > self.last else ()
-        return [
+        return seen
+
+    def _blocks(self, k: int) -> _Blocks | None:
+        """The loop of pass ``k`` over blocks of columns, where these lie in runs that share values."""
+        if not self.by_runs:
+            return None
+        read = self._read(k)
+        loads = [x for x in self.column_loads if x.index in read]
+        last = k > self.last
+        sums, stores = (list(self.sums), list(self.stores)) if last else ([], [])
+        # Where nothing is shared, blocks of one size.
+        blocks = _RUNS if loads or sums else _ONE_SIZE
+        first = [
             *(f"const V {identifier(x.attr)}({x.attr}_row[block.run]);" for x in loads),
+            *(
+                f"const C* {x.attr}_row = {x.attr}_in.block({blocks.begin}, {blocks.end});"
+                for x in self.row_loads if x.index in read
+            ),
+            *(f"C* {name}_row = {name}_out.block({blocks.begin});" for name in stores),
             *(f"V {name}_lanes(C(0));" for name in sums),
+        ]  # fmt: skip
+        then = [
+            *(f"{name}_sum[block.run] += hsum({name}_lanes);" for name in sums),
+            *(f"{name}_out.close_block({blocks.begin}, {blocks.end});" for name in stores),
         ]
+        return replace(blocks, first=first, then=then)
 
     def _is_kept(self, node: Node, k: int) -> bool:
         """Whether an earlier pass than ``k`` kept an element."""
@@ -424,10 +457,8 @@ class _Kernel:
             to = f"{name}_block{chain}" if n.op == "sum" else f"{name}_lanes{chain}"
             inner.append(f"{to} = part.{n.op}({to}, {value});")
         sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
-        of_run = self._of_run(k)
-        indent, begin, end = ("      ", "c0", "block_end(c0, N)") if sums else ("    ", "0", "N")
-        if of_run:
-            indent, begin, end = "      ", "block.begin", "block.end"
+        blocks = self._blocks(k) or (_ONE_SIZE if sums else None)
+        indent, begin, end = ("      ", blocks.begin, blocks.end) if blocks else ("    ", "0", "N")
         sweep = f"sweep_pairs<C>({begin}, {end}, [&](int64_t c, auto part, auto chain)"
         if not two:
             sweep = f"sweep<C>({begin}, {end}, [&](int64_t c, auto part)"
@@ -436,9 +467,9 @@ class _Kernel:
             for name, n in zip(names, nodes, strict=True)
         ]
         swept = [f"{indent}{sweep} AVO_LAMBDA {{", *(f"{indent}  {line}" for line in inner), f"{indent}}});"]
-        if sums or of_run:  # block by block, or the rounding of a long row would add up
-            out.append(_BY_RUNS if of_run else "    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {")
-            out += [f"      {line}" for line in of_run]
+        if blocks:  # block by block, or the rounding of a long row would add up
+            out.append(f"    {blocks.head}")
+            out += [f"      {line}" for line in blocks.first]
             out += [f"      {declare(f'{name}_block', 'sum')}" for name in sums]
             out += swept
             for name in sums:
@@ -468,16 +499,16 @@ class _Kernel:
             for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
         ]
         sums = list(zip(self.sums, values[len(self.stores) :], strict=True))
-        if of_run := self._of_run(self.last + 1):
+        if blocks := self._blocks(self.last + 1):
             inner += [f"{name}_lanes = part.sum({name}_lanes, {v});" for name, v in sums]
             return [
                 *out,
-                _BY_RUNS,
-                *(f"      {line}" for line in of_run),
-                "      sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {",
+                f"    {blocks.head}",
+                *(f"      {line}" for line in blocks.first),
+                f"      sweep<C>({blocks.begin}, {blocks.end}, [&](int64_t c, auto part) AVO_LAMBDA {{",
                 *(f"        {line}" for line in inner),
                 "      });",
-                *(f"      {name}_sum[block.run] += hsum({name}_lanes);" for name, _ in sums),
+                *(f"      {line}" for line in blocks.then),
                 "    }",
             ]
         inner += [f"part.store({name}_sum + c, part.load({name}_sum + c) + {v});" for name, v in sums]

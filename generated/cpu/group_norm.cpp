@@ -19,10 +19,11 @@ AVO_KERNEL void group_norm_forward(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 1, row, panel, buffer(1));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -35,6 +36,7 @@ AVO_KERNEL void group_norm_forward(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -55,13 +57,18 @@ AVO_KERNEL void group_norm_forward(AVO_PARAMETERS) {
       store_stat<C>(a, 2, row, rstd);
       store_stat<C>(a, 3, row, mean);
       store_stat<C>(a, 4, row, residue);
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
-        part.store(y_row + c, y);
-      });
-      close_row<C>(a, 1, row, panel, y_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* y_row = y_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = m_fma(centred, V(rstd), V(t2));
+          part.store(y_row + c, y);
+        });
+        y_out.close_block(c0, block_end(c0, N));
+      }
+      y_out.close(panel);
     }
     store_panel<C>(a, 1, panel, buffer(1));
   }
@@ -76,11 +83,12 @@ AVO_KERNEL void group_norm_forward_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 2, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 2, row, panel, buffer(1));
       const C* bias_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -93,6 +101,7 @@ AVO_KERNEL void group_norm_forward_bias(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -115,6 +124,8 @@ AVO_KERNEL void group_norm_forward_bias(AVO_PARAMETERS) {
       store_stat<C>(a, 5, row, residue);
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -122,8 +133,9 @@ AVO_KERNEL void group_norm_forward_bias(AVO_PARAMETERS) {
           const V y_ = bias + y;
           part.store(y_row + c, y_);
         });
+        y_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 2, row, panel, y_row);
+      y_out.close(panel);
     }
     store_panel<C>(a, 2, panel, buffer(1));
   }
@@ -138,11 +150,12 @@ AVO_KERNEL void group_norm_forward_weight(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 2, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 2, row, panel, buffer(1));
       const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -155,6 +168,7 @@ AVO_KERNEL void group_norm_forward_weight(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -177,6 +191,8 @@ AVO_KERNEL void group_norm_forward_weight(AVO_PARAMETERS) {
       store_stat<C>(a, 5, row, residue);
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -184,8 +200,9 @@ AVO_KERNEL void group_norm_forward_weight(AVO_PARAMETERS) {
           const V y_ = weight * y;
           part.store(y_row + c, y_);
         });
+        y_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 2, row, panel, y_row);
+      y_out.close(panel);
     }
     store_panel<C>(a, 2, panel, buffer(1));
   }
@@ -200,12 +217,13 @@ AVO_KERNEL void group_norm_forward_weight_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 3, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 3, row, panel, buffer(1));
       const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       const C* bias_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -218,6 +236,7 @@ AVO_KERNEL void group_norm_forward_weight_bias(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -241,6 +260,8 @@ AVO_KERNEL void group_norm_forward_weight_bias(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -248,8 +269,9 @@ AVO_KERNEL void group_norm_forward_weight_bias(AVO_PARAMETERS) {
           const V y_ = m_fma(weight, y, bias);
           part.store(y_row + c, y_);
         });
+        y_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 3, row, panel, y_row);
+      y_out.close(panel);
     }
     store_panel<C>(a, 3, panel, buffer(1));
   }
@@ -264,15 +286,17 @@ AVO_KERNEL void group_norm_backward(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
       const C residue = load_stat<C>(a, 4, row);
       V sum_grad_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_grad_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -289,13 +313,19 @@ AVO_KERNEL void group_norm_backward(AVO_PARAMETERS) {
       const C t1 = hsum(t1_lanes);
       const C t2 = -(rstd * sum_grad) / C(N);
       const C t3 = rstd * (rstd * (-t1 / C(N)));
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V grad = part.load(grad_row + c);
-        const V centred = x - V(mean);
-        part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
-      });
-      close_row<C>(a, 5, row, panel, grad_x_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* grad_x_row = grad_x_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
+        });
+        grad_x_out.close_block(c0, block_end(c0, N));
+      }
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 5, panel, buffer(2));
   }
@@ -310,9 +340,10 @@ AVO_KERNEL void group_norm_backward_bias_to_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
       C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
       for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
@@ -334,9 +365,9 @@ AVO_KERNEL void group_norm_backward_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
       const C residue = load_stat<C>(a, 4, row);
@@ -344,6 +375,8 @@ AVO_KERNEL void group_norm_backward_bias(AVO_PARAMETERS) {
       V sum_grad_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_grad_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -361,6 +394,9 @@ AVO_KERNEL void group_norm_backward_bias(AVO_PARAMETERS) {
       const C t2 = -(rstd * sum_grad) / C(N);
       const C t3 = rstd * (rstd * (-t1 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -370,8 +406,9 @@ AVO_KERNEL void group_norm_backward_bias(AVO_PARAMETERS) {
           grad_bias_lanes = part.sum(grad_bias_lanes, grad);
         });
         grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 5, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 5, panel, buffer(2));
   }
@@ -387,13 +424,15 @@ AVO_KERNEL void group_norm_backward_weight_to_weight(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
       const C residue = load_stat<C>(a, 4, row);
       C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
       for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V grad_weight_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -417,9 +456,9 @@ AVO_KERNEL void group_norm_backward_weight_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -428,6 +467,8 @@ AVO_KERNEL void group_norm_backward_weight_to_x(AVO_PARAMETERS) {
       V t2_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
         V t1_block[2] = {V(C(0)), V(C(0))};
         V t2_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(block.begin, block.end, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -447,14 +488,18 @@ AVO_KERNEL void group_norm_backward_weight_to_x(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V grad = part.load(grad_row + c);
           const V centred = x - V(mean);
           part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
         });
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }
@@ -470,9 +515,9 @@ AVO_KERNEL void group_norm_backward_weight(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -482,6 +527,8 @@ AVO_KERNEL void group_norm_backward_weight(AVO_PARAMETERS) {
       V t2_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
         V t1_block[2] = {V(C(0)), V(C(0))};
         V t2_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(block.begin, block.end, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -501,6 +548,9 @@ AVO_KERNEL void group_norm_backward_weight(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         V grad_weight_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -511,8 +561,9 @@ AVO_KERNEL void group_norm_backward_weight(AVO_PARAMETERS) {
           grad_weight_lanes = part.sum(grad_weight_lanes, y * grad);
         });
         grad_weight_sum[block.run] += hsum(grad_weight_lanes);
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }
@@ -529,14 +580,16 @@ AVO_KERNEL void group_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
       const C residue = load_stat<C>(a, 4, row);
       C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + row % a->groups * a->runs;
       C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + row % a->groups * a->runs;
       for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V grad_weight_lanes(C(0));
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -565,9 +618,9 @@ AVO_KERNEL void group_norm_backward_weight_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -578,6 +631,8 @@ AVO_KERNEL void group_norm_backward_weight_bias(AVO_PARAMETERS) {
       V t2_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
         V t1_block[2] = {V(C(0)), V(C(0))};
         V t2_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(block.begin, block.end, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -597,6 +652,9 @@ AVO_KERNEL void group_norm_backward_weight_bias(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         V grad_weight_lanes(C(0));
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -610,8 +668,9 @@ AVO_KERNEL void group_norm_backward_weight_bias(AVO_PARAMETERS) {
         });
         grad_weight_sum[block.run] += hsum(grad_weight_lanes);
         grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }

@@ -19,10 +19,11 @@ AVO_KERNEL void group_norm_silu_forward(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 1, row, panel, buffer(1));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -35,6 +36,7 @@ AVO_KERNEL void group_norm_silu_forward(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -55,13 +57,18 @@ AVO_KERNEL void group_norm_silu_forward(AVO_PARAMETERS) {
       store_stat<C>(a, 2, row, rstd);
       store_stat<C>(a, 3, row, mean);
       store_stat<C>(a, 4, row, residue);
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V centred = x - V(mean);
-        const V y = m_fma(centred, V(rstd), V(t2));
-        part.store(y_row + c, m_x_sigmoid(y));
-      });
-      close_row<C>(a, 1, row, panel, y_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* y_row = y_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = m_fma(centred, V(rstd), V(t2));
+          part.store(y_row + c, m_x_sigmoid(y));
+        });
+        y_out.close_block(c0, block_end(c0, N));
+      }
+      y_out.close(panel);
     }
     store_panel<C>(a, 1, panel, buffer(1));
   }
@@ -76,11 +83,12 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 2, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 2, row, panel, buffer(1));
       const C* bias_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -93,6 +101,7 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -115,6 +124,8 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
       store_stat<C>(a, 5, row, residue);
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -122,8 +133,9 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
           const V y_ = bias + y;
           part.store(y_row + c, m_x_sigmoid(y_));
         });
+        y_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 2, row, panel, y_row);
+      y_out.close(panel);
     }
     store_panel<C>(a, 2, panel, buffer(1));
   }
@@ -138,11 +150,12 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 2, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 2, row, panel, buffer(1));
       const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -155,6 +168,7 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -177,6 +191,8 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
       store_stat<C>(a, 5, row, residue);
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -184,8 +200,9 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
           const V y_ = weight * y;
           part.store(y_row + c, m_x_sigmoid(y_));
         });
+        y_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 2, row, panel, y_row);
+      y_out.close(panel);
     }
     store_panel<C>(a, 2, panel, buffer(1));
   }
@@ -200,12 +217,13 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      C* y_row = open_row<C>(a, 3, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowOut<C> y_out(a, 3, row, panel, buffer(1));
       const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       const C* bias_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_x_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -218,6 +236,7 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
       V sum_centred_lanes(C(0));
       V t1_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
         V sum_centred_block[2] = {V(C(0)), V(C(0))};
         V t1_block[2] = {V(C(0)), V(C(0))};
         sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
@@ -241,6 +260,8 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block(block.begin);
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -248,8 +269,9 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
           const V y_ = m_fma(weight, y, bias);
           part.store(y_row + c, m_x_sigmoid(y_));
         });
+        y_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 3, row, panel, y_row);
+      y_out.close(panel);
     }
     store_panel<C>(a, 3, panel, buffer(1));
   }
@@ -264,9 +286,9 @@ AVO_KERNEL void group_norm_silu_backward(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 5, row, panel, buffer(2));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
@@ -276,6 +298,8 @@ AVO_KERNEL void group_norm_silu_backward(AVO_PARAMETERS) {
       V t3_lanes(C(0));
       V t4_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
         V t2_block = V(C(0));
         V t3_block = V(C(0));
         V t4_block = V(C(0));
@@ -303,13 +327,18 @@ AVO_KERNEL void group_norm_silu_backward(AVO_PARAMETERS) {
       const C t4 = hsum(t4_lanes);
       const C t5 = m_fma(t1, t2, -(rstd * t3)) / C(N);
       const C t6 = rstd * (rstd * (-t4 / C(N)));
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V t7 = part.load(t1_row + c);
-        const V centred = x - V(mean);
-        part.store(grad_x_row + c, V(t5) + m_fma(V(t6), V(rstd) * centred, V(rstd) * t7));
-      });
-      close_row<C>(a, 5, row, panel, grad_x_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* grad_x_row = grad_x_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V t7 = part.load(t1_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t5) + m_fma(V(t6), V(rstd) * centred, V(rstd) * t7));
+        });
+        grad_x_out.close_block(c0, block_end(c0, N));
+      }
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 5, panel, buffer(2));
   }
@@ -325,8 +354,8 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -334,6 +363,8 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_bias(AVO_PARAMETERS) {
       C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -358,9 +389,9 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -372,6 +403,8 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS) {
       V t4_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V bias(bias_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
         V t2_block = V(C(0));
         V t3_block = V(C(0));
         V t4_block = V(C(0));
@@ -399,13 +432,18 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS) {
       const C t4 = hsum(t4_lanes);
       const C t5 = m_fma(t1, t2, -(rstd * t3)) / C(N);
       const C t6 = rstd * (rstd * (-t4 / C(N)));
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V t7 = part.load(t1_row + c);
-        const V centred = x - V(mean);
-        part.store(grad_x_row + c, V(t5) + m_fma(V(rstd) * centred, V(t6), V(rstd) * t7));
-      });
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* grad_x_row = grad_x_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V t7 = part.load(t1_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t5) + m_fma(V(rstd) * centred, V(t6), V(rstd) * t7));
+        });
+        grad_x_out.close_block(c0, block_end(c0, N));
+      }
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }
@@ -421,9 +459,9 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* grad_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* x_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -436,6 +474,8 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
       V t4_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V bias(bias_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
         V t2_block = V(C(0));
         V t3_block = V(C(0));
         V t4_block = V(C(0));
@@ -464,6 +504,8 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
       const C t5 = m_fma(t1, t2, -(rstd * t3)) / C(N);
       const C t6 = rstd * (rstd * (-t4 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -473,8 +515,9 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
           grad_bias_lanes = part.sum(grad_bias_lanes, t7);
         });
         grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }
@@ -490,8 +533,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_weight(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -499,6 +542,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_weight(AVO_PARAMETERS) {
       C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V grad_weight_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -524,9 +569,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -536,6 +581,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_x(AVO_PARAMETERS) {
       V t2_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V t1_block = V(C(0));
         V t2_block = V(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -558,13 +605,18 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_x(AVO_PARAMETERS) {
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
       const C t4 = rstd * (rstd * (-t2 / C(N)));
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V t5 = part.load(t1_row + c);
-        const V centred = x - V(mean);
-        part.store(grad_x_row + c, V(t3) + m_fma(V(rstd) * centred, V(t4), V(rstd) * t5));
-      });
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* grad_x_row = grad_x_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V t5 = part.load(t1_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t3) + m_fma(V(rstd) * centred, V(t4), V(rstd) * t5));
+        });
+        grad_x_out.close_block(c0, block_end(c0, N));
+      }
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }
@@ -580,9 +632,9 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 6, row, panel, buffer(2));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -593,6 +645,8 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
       V t2_lanes(C(0));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V t1_block = V(C(0));
         V t2_block = V(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -618,6 +672,8 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         V grad_weight_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -628,8 +684,9 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
           grad_weight_lanes = part.sum(grad_weight_lanes, y * t5);
         });
         grad_weight_sum[block.run] += hsum(grad_weight_lanes);
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 6, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 6, panel, buffer(2));
   }
@@ -646,8 +703,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_weight_bias(AVO_PARAMETE
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
       const C residue = load_stat<C>(a, 6, row);
@@ -658,6 +715,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_weight_bias(AVO_PARAMETE
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V grad_weight_lanes(C(0));
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -687,9 +746,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 7, row, panel, buffer(2));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 7, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
@@ -701,6 +760,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V t1_block = V(C(0));
         V t2_block = V(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -723,13 +784,18 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS) {
       const C t2 = hsum(t2_lanes);
       const C t3 = -(rstd * t1) / C(N);
       const C t4 = rstd * (rstd * (-t2 / C(N)));
-      sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
-        const V x = part.load(x_row + c);
-        const V t5 = part.load(t1_row + c);
-        const V centred = x - V(mean);
-        part.store(grad_x_row + c, V(t3) + m_fma(V(rstd) * centred, V(t4), V(rstd) * t5));
-      });
-      close_row<C>(a, 7, row, panel, grad_x_row);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* grad_x_row = grad_x_out.block(c0);
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V t5 = part.load(t1_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t3) + m_fma(V(rstd) * centred, V(t4), V(rstd) * t5));
+        });
+        grad_x_out.close_block(c0, block_end(c0, N));
+      }
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 7, panel, buffer(2));
   }
@@ -746,9 +812,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
-      const C* grad_row = load_row<C>(a, 1, row, panel, buffer(1));
-      C* grad_x_row = open_row<C>(a, 7, row, panel, buffer(2));
+      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const RowOut<C> grad_x_out(a, 7, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
@@ -762,6 +828,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
         V t1_block = V(C(0));
         V t2_block = V(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -787,6 +855,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block(block.begin);
         V grad_weight_lanes(C(0));
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -800,8 +870,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
         });
         grad_weight_sum[block.run] += hsum(grad_weight_lanes);
         grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+        grad_x_out.close_block(block.begin, block.end);
       }
-      close_row<C>(a, 7, row, panel, grad_x_row);
+      grad_x_out.close(panel);
     }
     store_panel<C>(a, 7, panel, buffer(2));
   }
