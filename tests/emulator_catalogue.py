@@ -67,6 +67,11 @@ RUNS = (
 )
 
 
+def channels_of(n: int) -> int:
+    """Channels of a row of n columns, where rows are groups of them: few, with many positions, or one or all."""
+    return next((c for c in (4, 3, 5, 7) if n % c == 0), n if n <= 64 else 1)
+
+
 @dataclass(frozen=True)
 class Pair:
     """Dtypes of row operands (and results) and of column operands."""
@@ -112,7 +117,9 @@ class Call:
                 case _:
                     record = RECORD_OF[self.op["name"]]
                     of_columns = arg["name"] == record.columns.arg
-                    found[arg["name"]] = column_argument(record) if of_columns else number(record, arg["name"])
+                    found[arg["name"]] = (
+                        column_argument(record) if of_columns else number(record, arg["name"])
+                    )
                     if arg["kind"] == "int":
                         found[arg["name"]] = int(found[arg["name"]])
         return found
@@ -121,14 +128,18 @@ class Call:
         self, arg: dict[str, Any], m: int, n: int, pair: Pair, layout: str, generator: torch.Generator
     ) -> torch.Tensor:
         width = n * len(arg.get("parts", (1,)))
-        shape = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
+        shape: tuple[int, ...] = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
+        of_channels = RECORD_OF[self.op["name"]].columns.rule == "groups"
+        if of_channels:
+            shape = {"MN": shape, "N": (channels_of(n),), "M": (m, 1, 1)}[arg["span"]]
         if arg.get("integer"):
             return torch.randint(n, shape, generator=generator)
         wide = torch.randn(shape, generator=generator, dtype=torch.float64)
         if of_positive(RECORD_OF[self.op["name"]].name) and not arg["name"].startswith("grad"):
             wide = wide.abs()
         tensor = wide.to(pair.of(arg["span"]))
-        return LAYOUTS[layout](tensor) if arg["span"] == "MN" else tensor
+        tensor = LAYOUTS[layout](tensor) if arg["span"] == "MN" else tensor
+        return tensor.unflatten(1, (channels_of(n), -1)) if of_channels and arg["span"] == "MN" else tensor
 
     def run(self, arguments: dict[str, Any]) -> tuple[torch.Tensor | None, ...]:
         return as_tuple(getattr(torch.ops.avo, self.op["name"])(*arguments.values()))

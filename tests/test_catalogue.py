@@ -352,8 +352,13 @@ def test_more_dims(name: str, device: str) -> None:
             ]
         if record.columns.rule == "groups":
             cases += [
-                {**call, "x": shape, **{k: shape[1:2] for k in record.spans}, record.columns.arg: groups}
-                for shape, groups in (((2, 6, 20), 3), ((3, 4, 5, 7), 4), ((2, 8, 2, 3, 3), 2), ((2, 6, 4, 40), 1))
+                {**call, "x": shape, **dict.fromkeys(record.spans, shape[1:2]), record.columns.arg: groups}
+                for shape, groups in (
+                    ((2, 6, 20), 3),
+                    ((3, 4, 5, 7), 4),
+                    ((2, 8, 2, 3, 3), 2),
+                    ((2, 6, 4, 40), 1),
+                )
             ]
     for call in cases:
         check_call(name, call, torch.float32, device)

@@ -229,7 +229,9 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
         elif kind == "List[int]":
             arguments[a.name] = [shape[d] for d in columns]
         elif a.name == record.columns.arg:
-            divisors = [d for d in range(1, max(shape[1], 1) + 1) if shape[1] % d == 0] if rule == "groups" else []
+            divisors = (
+                [d for d in range(1, max(shape[1], 1) + 1) if shape[1] % d == 0] if rule == "groups" else []
+            )
             arguments[a.name] = divisors[case.dim % len(divisors)] if divisors else case.dim
         elif kind == "int":
             arguments[a.name] = a.default_value

@@ -33,14 +33,22 @@ SHAPES: list[tuple[tuple[int, ...], int]] = [
 EXTREME: list[tuple[tuple[int, ...], int]] = [((1, 2, 1000, 500), 1), ((2, 1, 131072), 1), ((1, 3000, 1), 1)]
 
 
-def inputs(shape: tuple[int, ...], dtype: torch.dtype, weight: torch.dtype | None = None) -> list[torch.Tensor]:
+def inputs(
+    shape: tuple[int, ...], dtype: torch.dtype, weight: torch.dtype | None = None
+) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(len(shape))
-    x, w, b = (torch.randn(s, generator=generator, dtype=torch.float64) for s in (shape, shape[1:2], shape[1:2]))
+    x, w, b = (
+        torch.randn(s, generator=generator, dtype=torch.float64) for s in (shape, shape[1:2], shape[1:2])
+    )
     return [x.to(dtype), w.to(weight or dtype), b.to(weight or dtype)]
 
 
 def results(
-    function: Any, tensors: list[torch.Tensor], groups: int, grad: torch.Tensor, wanted: tuple[bool, ...] = (True,) * 3
+    function: Any,
+    tensors: list[torch.Tensor],
+    groups: int,
+    grad: torch.Tensor,
+    wanted: tuple[bool, ...] = (True,) * 3,
 ) -> list[torch.Tensor]:
     """The result and the gradients wanted."""
     x, w, b = (t.detach().requires_grad_(want) for t, want in zip(tensors, wanted, strict=True))
@@ -98,7 +106,13 @@ def layouts(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
 def test_any_layout_has_the_same_bits_and_keeps_torchs_memory_format(record: Any, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     op = getattr(torch.ops.avo, record.name)
-    for shape, groups in (((2, 40, 6, 6), 4), ((2, 12, 5, 3), 3), ((3, 48, 4, 4), 1), ((2, 8, 3, 7), 8), ((2, 4, 1, 6), 2)):
+    for shape, groups in (
+        ((2, 40, 6, 6), 4),
+        ((2, 12, 5, 3), 3),
+        ((3, 48, 4, 4), 1),
+        ((2, 8, 3, 7), 8),
+        ((2, 4, 1, 6), 2),
+    ):
         x, w, b = inputs(shape, dtype)
         grad = torch.randn(shape).to(dtype)
         want = results(op, [x, w, b], groups, grad)
@@ -110,7 +124,11 @@ def test_any_layout_has_the_same_bits_and_keeps_torchs_memory_format(record: Any
             for a, c in zip(got[:2], eager, strict=False):
                 assert a.stride() == c.stride(), f"{what}: {a.stride()}, torch's {c.stride()}"
         same = torch.ones((), dtype=dtype).expand(shape)
-        for a, c in zip(results(op, [x, w, b], groups, same), results(op, [x, w, b], groups, same.contiguous()), strict=True):
+        for a, c in zip(
+            results(op, [x, w, b], groups, same),
+            results(op, [x, w, b], groups, same.contiguous()),
+            strict=True,
+        ):
             assert torch.equal(a, c)
         strided = [w.repeat_interleave(2)[::2], b[:1].expand(shape[1])]
         for a, c in zip(
@@ -155,7 +173,12 @@ def test_empty(record: Any) -> None:
     for shape in ((0, 6, 4, 4), (2, 6, 0, 4), (0, 6), (2, 6, 0), (2, 0, 3)):
         tensors = inputs(shape, torch.float32)
         y, gx, gw, gb = results(op, tensors, 3, torch.zeros(shape))
-        assert y.shape == gx.shape == shape and gw.shape == gb.shape == shape[1:2] and not gw.any() and not gb.any()
+        assert (
+            y.shape == gx.shape == shape
+            and gw.shape == gb.shape == shape[1:2]
+            and not gw.any()
+            and not gb.any()
+        )
 
 
 @each
@@ -170,7 +193,9 @@ def test_what_is_refused(record: Any) -> None:
                 op(x.to(device), groups)
     with pytest.raises(RuntimeError, match=f"{name}: x must have 2 to 63 dimensions"):
         op(x[0, 0], 1)
-    with pytest.raises(RuntimeError, match=f"{name}: weight must have shape \\[6\\] \\(dimension 1 of x\\), but has"):
+    with pytest.raises(
+        RuntimeError, match=f"{name}: weight must have shape \\[6\\] \\(dimension 1 of x\\), but has"
+    ):
         op(x, 2, torch.randn(3))
 
 
@@ -257,7 +282,11 @@ class Gated(Resnet):
 def test_replace_takes_a_silu_after_a_group_norm_into_one_operator() -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 8, 5, 5)
-    for cls, expected in ((Resnet, "Resnet with group_norm_silu"), (UsedTwice, None), (Gated, "Gated with swiglu")):
+    for cls, expected in (
+        (Resnet, "Resnet with group_norm_silu"),
+        (UsedTwice, None),
+        (Gated, "Gated with swiglu"),
+    ):
         own, model = cls(), cls()
         model.load_state_dict(own.state_dict())
         report = avo_ops.nn.replace(model)

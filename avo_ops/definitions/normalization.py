@@ -38,8 +38,7 @@ def _standardised(x: Tensor, dims: list[int], eps: float) -> Tensor:
     residue = centred.mean(dims, keepdim=True).detach()
     variance = (centred * centred).mean(dims, keepdim=True) - residue * residue
     rstd = torch.rsqrt(variance + eps)
-    y = (centred - residue) * rstd
-    return y
+    return (centred - residue) * rstd
 
 
 def rms_norm(
@@ -313,6 +312,7 @@ GATED_RMS_NORM = OpDef(
         Sample(((2, 3, 33), (2, 3, 33), [33], (33,)), {"order": "gate_first"}),
     ),
 )
+
 
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5

@@ -302,12 +302,12 @@ class _Kernel:
 
     def _open(self, indent: str, c0: str, n: str) -> list[str]:
         where = self._where(c0, n)
-        first, then = ("RowIn<C> {}_in(", ");") if self.by_runs else ("C* {}_row = load_row<C>(", ");")
+        first, then = ("RowIn<C> {}_in(", ");") if self.by_runs else ("const C* {}_row = load_row<C>(", ");")
         out = [
-            f"{indent}const {first.format(x.attr)}a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)}{then}"
+            f"{indent}{first.format(x.attr)}a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)}{then}"
             for x in self.row_loads
         ]
-        first = "const RowOut<C> {}_out(" if self.by_runs else "C* {}_row = open_row<C>("
+        first = "RowOut<C> {}_out(" if self.by_runs else "C* {}_row = open_row<C>("
         out += [
             f"{indent}{first.format(name)}a, {self._operand(name)}, {where}, {self._buffer(name)}{then}"
             for name in self.stores
@@ -408,12 +408,12 @@ class _Kernel:
                 f"const C* {x.attr}_row = {x.attr}_in.block({blocks.begin}, {blocks.end});"
                 for x in self.row_loads if x.index in read
             ),
-            *(f"C* {name}_row = {name}_out.block({blocks.begin});" for name in stores),
+            *(f"C* {name}_row = {name}_out.block();" for name in stores),
             *(f"V {name}_lanes(C(0));" for name in sums),
         ]  # fmt: skip
         then = [
             *(f"{name}_sum[block.run] += hsum({name}_lanes);" for name in sums),
-            *(f"{name}_out.close_block({blocks.begin}, {blocks.end});" for name in stores),
+            *(f"{name}_out.close_block({blocks.end});" for name in stores),
         ]
         return replace(blocks, first=first, then=then)
 
@@ -534,6 +534,11 @@ def translation_unit(
             f"// {title}: kernels for the CPU. Written by the generator from definitions/; do not edit.",
             '#include "cpu/math.h"',
             '#include "cpu/rows.h"',
+            *(
+                ['#include "cpu/runs.h"']
+                if any("RunBlocks" in k.text or "RowIn<" in k.text for k in kernels)
+                else []
+            ),
             '#include "cpu/values.h"',
             "",
             '#define AVO_HIDDEN __attribute__((visibility("hidden")))',

@@ -254,7 +254,9 @@ def runs_ladder(item: int) -> tuple[Tile, ...]:
     A run has a partial sum of its own, so a block has as many runs as keep its threads busy. Not measured yet.
     """
     vector = 16 // item
-    shapes = [(8, 4, 128), (256, 0, 256)] if item == 8 else [(1, 2, 128), (8, 4, 128), (32, 8, 128), (256, 0, 256)]
+    shapes = (
+        [(8, 4, 128), (256, 0, 256)] if item == 8 else [(1, 2, 128), (8, 4, 128), (32, 8, 128), (256, 0, 256)]
+    )
     return tuple(Tile(t, 1, block, 1, t * p * vector) for t, p, block in shapes)
 
 

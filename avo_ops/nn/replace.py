@@ -39,7 +39,11 @@ Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
 _OURS = (*TWINS, *OWN, BareRMSNorm)
 _NORMS = (LayerNorm, RMSNorm)
-_ACTIVATIONS = (*set(TWINS) - {*_NORMS, GroupNorm, Softmax, Softmax2d, LogSoftmax, GLU}, QuickGELU, SquaredReLU)
+_ACTIVATIONS = (
+    *set(TWINS) - {*_NORMS, GroupNorm, Softmax, Softmax2d, LogSoftmax, GLU},
+    QuickGELU,
+    SquaredReLU,
+)
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
 _RELATED_FUNCTIONS: tuple[Callable[..., Any], ...] = (

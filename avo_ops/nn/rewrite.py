@@ -381,7 +381,9 @@ def _acts(method: ast.FunctionDef, block: list[ast.stmt], place: int) -> Iterato
     if name is None or place + 1 == len(block):
         return
     inner, after = _call_of_one(block[place].value), block[place + 1]  # type: ignore[attr-defined]
-    value = getattr(after, "value", None) if isinstance(after, ast.Assign | ast.AnnAssign | ast.Return) else None
+    value = (
+        getattr(after, "value", None) if isinstance(after, ast.Assign | ast.AnnAssign | ast.Return) else None
+    )
     if inner is None or value is None or not inner[0].startswith("self."):
         return
     outer = _call_of_one(next(_calls(value), None))

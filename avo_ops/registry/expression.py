@@ -40,7 +40,8 @@ class Space:
         if self.channels is None:
             return value
         if span == "MN":
-            return value.unflatten(1, self.sizes[1:3])
+            parts: Tensor = value.unflatten(1, self.sizes[1:3])  # type: ignore[no-untyped-call]
+            return parts
         return value.unsqueeze(-1) if span == "M" else value.reshape(self._of_channels)
 
     def joined(self, value: Tensor, span: str) -> Tensor:

@@ -277,7 +277,7 @@ def memory_format(op: Op, primary: Tensor) -> torch.memory_format:
     """That of the results of an operator over channels: of the primary tensor, as torch finds it from its strides."""
     if op.rule != "groups" or primary.dim() not in (4, 5):
         return torch.contiguous_format
-    return suggest_memory_format(primary)  # type: ignore[no-any-return]
+    return suggest_memory_format(primary)
 
 
 def keeps_strides(op: Op, primary: Tensor, space: Space) -> bool:

@@ -1,6 +1,7 @@
 // group_norm_silu: kernels for the CPU. Written by the generator from definitions/; do not edit.
 #include "cpu/math.h"
 #include "cpu/rows.h"
+#include "cpu/runs.h"
 #include "cpu/values.h"
 
 #define AVO_HIDDEN __attribute__((visibility("hidden")))
@@ -19,8 +20,8 @@ AVO_KERNEL void group_norm_silu_forward(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowOut<C> y_out(a, 1, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 1, row, panel, buffer(1));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         const C* x_row = x_in.block(c0, block_end(c0, N));
@@ -59,14 +60,14 @@ AVO_KERNEL void group_norm_silu_forward(AVO_PARAMETERS) {
       store_stat<C>(a, 4, row, residue);
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         const C* x_row = x_in.block(c0, block_end(c0, N));
-        C* y_row = y_out.block(c0);
+        C* y_row = y_out.block();
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
           const V y = m_fma(centred, V(rstd), V(t2));
           part.store(y_row + c, m_x_sigmoid(y));
         });
-        y_out.close_block(c0, block_end(c0, N));
+        y_out.close_block(block_end(c0, N));
       }
       y_out.close(panel);
     }
@@ -83,8 +84,8 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowOut<C> y_out(a, 2, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 2, row, panel, buffer(1));
       const C* bias_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -125,7 +126,7 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V bias(bias_row[block.run]);
         const C* x_row = x_in.block(block.begin, block.end);
-        C* y_row = y_out.block(block.begin);
+        C* y_row = y_out.block();
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -133,7 +134,7 @@ AVO_KERNEL void group_norm_silu_forward_bias(AVO_PARAMETERS) {
           const V y_ = bias + y;
           part.store(y_row + c, m_x_sigmoid(y_));
         });
-        y_out.close_block(block.begin, block.end);
+        y_out.close_block(block.end);
       }
       y_out.close(panel);
     }
@@ -150,8 +151,8 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowOut<C> y_out(a, 2, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 2, row, panel, buffer(1));
       const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       V sum_x_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
@@ -192,7 +193,7 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const C* x_row = x_in.block(block.begin, block.end);
-        C* y_row = y_out.block(block.begin);
+        C* y_row = y_out.block();
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -200,7 +201,7 @@ AVO_KERNEL void group_norm_silu_forward_weight(AVO_PARAMETERS) {
           const V y_ = weight * y;
           part.store(y_row + c, m_x_sigmoid(y_));
         });
-        y_out.close_block(block.begin, block.end);
+        y_out.close_block(block.end);
       }
       y_out.close(panel);
     }
@@ -217,8 +218,8 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowOut<C> y_out(a, 3, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 3, row, panel, buffer(1));
       const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
       const C* bias_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
       V sum_x_lanes(C(0));
@@ -261,7 +262,7 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
         const V weight(weight_row[block.run]);
         const V bias(bias_row[block.run]);
         const C* x_row = x_in.block(block.begin, block.end);
-        C* y_row = y_out.block(block.begin);
+        C* y_row = y_out.block();
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V centred = x - V(mean);
@@ -269,7 +270,7 @@ AVO_KERNEL void group_norm_silu_forward_weight_bias(AVO_PARAMETERS) {
           const V y_ = m_fma(weight, y, bias);
           part.store(y_row + c, m_x_sigmoid(y_));
         });
-        y_out.close_block(block.begin, block.end);
+        y_out.close_block(block.end);
       }
       y_out.close(panel);
     }
@@ -286,9 +287,9 @@ AVO_KERNEL void group_norm_silu_backward(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 2, row);
       const C mean = load_stat<C>(a, 3, row);
@@ -329,14 +330,14 @@ AVO_KERNEL void group_norm_silu_backward(AVO_PARAMETERS) {
       const C t6 = rstd * (rstd * (-t4 / C(N)));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         const C* x_row = x_in.block(c0, block_end(c0, N));
-        C* grad_x_row = grad_x_out.block(c0);
+        C* grad_x_row = grad_x_out.block();
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V t7 = part.load(t1_row + c);
           const V centred = x - V(mean);
           part.store(grad_x_row + c, V(t5) + m_fma(V(t6), V(rstd) * centred, V(rstd) * t7));
         });
-        grad_x_out.close_block(c0, block_end(c0, N));
+        grad_x_out.close_block(block_end(c0, N));
       }
       grad_x_out.close(panel);
     }
@@ -354,8 +355,8 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -389,9 +390,9 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -434,14 +435,14 @@ AVO_KERNEL void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS) {
       const C t6 = rstd * (rstd * (-t4 / C(N)));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         const C* x_row = x_in.block(c0, block_end(c0, N));
-        C* grad_x_row = grad_x_out.block(c0);
+        C* grad_x_row = grad_x_out.block();
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V t7 = part.load(t1_row + c);
           const V centred = x - V(mean);
           part.store(grad_x_row + c, V(t5) + m_fma(V(rstd) * centred, V(t6), V(rstd) * t7));
         });
-        grad_x_out.close_block(c0, block_end(c0, N));
+        grad_x_out.close_block(block_end(c0, N));
       }
       grad_x_out.close(panel);
     }
@@ -459,9 +460,9 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> grad_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> x_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -505,7 +506,7 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
       const C t6 = rstd * (rstd * (-t4 / C(N)));
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const C* x_row = x_in.block(block.begin, block.end);
-        C* grad_x_row = grad_x_out.block(block.begin);
+        C* grad_x_row = grad_x_out.block();
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -515,7 +516,7 @@ AVO_KERNEL void group_norm_silu_backward_bias(AVO_PARAMETERS) {
           grad_bias_lanes = part.sum(grad_bias_lanes, t7);
         });
         grad_bias_sum[block.run] += hsum(grad_bias_lanes);
-        grad_x_out.close_block(block.begin, block.end);
+        grad_x_out.close_block(block.end);
       }
       grad_x_out.close(panel);
     }
@@ -533,8 +534,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_weight(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
       const C residue = load_stat<C>(a, 5, row);
@@ -569,9 +570,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -607,14 +608,14 @@ AVO_KERNEL void group_norm_silu_backward_weight_to_x(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         const C* x_row = x_in.block(c0, block_end(c0, N));
-        C* grad_x_row = grad_x_out.block(c0);
+        C* grad_x_row = grad_x_out.block();
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V t5 = part.load(t1_row + c);
           const V centred = x - V(mean);
           part.store(grad_x_row + c, V(t3) + m_fma(V(rstd) * centred, V(t4), V(rstd) * t5));
         });
-        grad_x_out.close_block(c0, block_end(c0, N));
+        grad_x_out.close_block(block_end(c0, N));
       }
       grad_x_out.close(panel);
     }
@@ -632,9 +633,9 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 3, row);
       const C mean = load_stat<C>(a, 4, row);
@@ -673,7 +674,7 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const C* x_row = x_in.block(block.begin, block.end);
-        C* grad_x_row = grad_x_out.block(block.begin);
+        C* grad_x_row = grad_x_out.block();
         V grad_weight_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -684,7 +685,7 @@ AVO_KERNEL void group_norm_silu_backward_weight(AVO_PARAMETERS) {
           grad_weight_lanes = part.sum(grad_weight_lanes, y * t5);
         });
         grad_weight_sum[block.run] += hsum(grad_weight_lanes);
-        grad_x_out.close_block(block.begin, block.end);
+        grad_x_out.close_block(block.end);
       }
       grad_x_out.close(panel);
     }
@@ -703,8 +704,8 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_weight_bias(AVO_PARAMETE
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
       const C residue = load_stat<C>(a, 6, row);
@@ -746,9 +747,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 7, row, panel, buffer(2));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 7, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
@@ -786,14 +787,14 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS) {
       const C t4 = rstd * (rstd * (-t2 / C(N)));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         const C* x_row = x_in.block(c0, block_end(c0, N));
-        C* grad_x_row = grad_x_out.block(c0);
+        C* grad_x_row = grad_x_out.block();
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V t5 = part.load(t1_row + c);
           const V centred = x - V(mean);
           part.store(grad_x_row + c, V(t3) + m_fma(V(rstd) * centred, V(t4), V(rstd) * t5));
         });
-        grad_x_out.close_block(c0, block_end(c0, N));
+        grad_x_out.close_block(block_end(c0, N));
       }
       grad_x_out.close(panel);
     }
@@ -812,9 +813,9 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
     load_panel<C>(a, 0, panel, buffer(0));
     load_panel<C>(a, 1, panel, buffer(1));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
-      const RowIn<C> x_in(a, 0, row, panel, buffer(0));
-      const RowIn<C> grad_in(a, 1, row, panel, buffer(1));
-      const RowOut<C> grad_x_out(a, 7, row, panel, buffer(2));
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 7, row, panel, buffer(2));
       C* t1_row = buffer(3);
       const C rstd = load_stat<C>(a, 4, row);
       const C mean = load_stat<C>(a, 5, row);
@@ -856,7 +857,7 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
       for (RunBlocks block(a); block.begin < N; block.advance()) {
         const V weight(weight_row[block.run]);
         const C* x_row = x_in.block(block.begin, block.end);
-        C* grad_x_row = grad_x_out.block(block.begin);
+        C* grad_x_row = grad_x_out.block();
         V grad_weight_lanes(C(0));
         V grad_bias_lanes(C(0));
         sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
@@ -870,7 +871,7 @@ AVO_KERNEL void group_norm_silu_backward_weight_bias(AVO_PARAMETERS) {
         });
         grad_weight_sum[block.run] += hsum(grad_weight_lanes);
         grad_bias_sum[block.run] += hsum(grad_bias_lanes);
-        grad_x_out.close_block(block.begin, block.end);
+        grad_x_out.close_block(block.end);
       }
       grad_x_out.close(panel);
     }

@@ -69,8 +69,7 @@ AVO_INLINE void layer_norm_forward(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = m_fma(centred, rstd, t2);
-        y_out[j] = y;
+        y_out[j] = m_fma(centred, rstd, t2);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

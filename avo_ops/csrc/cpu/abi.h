@@ -3,8 +3,8 @@
 // A call is an iteration space of M rows by N columns. A row number r is a mixed-radix number over the row
 // dimensions, outermost first: the last of `row_sizes` runs fastest. Element (r, c) of an operand lies at
 //   data + col_stride * c + sum over i of row_strides[i] * digit_i(r)     (all strides in elements),
-// or, where it has run columns that lie apart, at col_stride * (c % run) + run_stride * (c / run) in place of the first.
-// A span-N operand has row strides 0, a span-M operand a column stride 0, an operand that is not there (an
+// or, where it has run columns that lie apart, at col_stride * (c % run) + run_stride * (c / run) in place of the
+// first. A span-N operand has row strides 0, a span-M operand a column stride 0, an operand that is not there (an
 // optional argument, a result that nobody wants) has data == nullptr.
 #ifndef AVO_OPS_CSRC_CPU_ABI_H
 #define AVO_OPS_CSRC_CPU_ABI_H

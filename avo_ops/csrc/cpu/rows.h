@@ -388,66 +388,6 @@ AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, const R
   if (!a->operands[operand].panelled) close_row<C>(a, operand, row, 0, a->N, p);
 }
 
-// ---- runs of columns ----------------------------------------------------------------------------
-
-// The columns of a row in blocks that do not reach beyond a run, and are summed by themselves.
-struct RunBlocks {
-  const AvoCpuArgs *a;
-  int64_t run, begin, end, stop;
-
-  AVO_INLINE RunBlocks(const AvoCpuArgs *args)
-      : a(args), run(0), begin(0), end(block_end(0, args->run)), stop(args->run) {}
-  AVO_INLINE void advance() {
-    begin = end;
-    if (begin == stop) {
-      ++run;
-      stop += a->run;
-    }
-    end = block_end(begin, stop);
-  }
-};
-
-// A wide row that must be converted is so block by block and in each pass anew, if its columns lie together: its 16 bits an
-// element stay in a cache that would not hold it as floats. (Rows of 40960 in bfloat16, AMD EPYC: 5 ms by blocks, 8.5 whole.)
-template <class C> AVO_INLINE bool by_blocks(const AvoCpuArgs *a, const AvoOperand &operand) {
-  return a->N > 8192 && a->run >= 64 && operand.data && !lies_ready<C>(operand, a->N) && operand.run == 0 &&
-         !operand.panelled;
-}
-
-template <class C> struct RowIn {
-  const AvoCpuArgs *a;
-  int operand;
-  int64_t row;
-  C *buffer;
-  const C *whole;
-
-  AVO_INLINE RowIn(const AvoCpuArgs *args, int operand, int64_t row, const RowPanel &panel, C *buffer)
-      : a(args), operand(operand), row(row), buffer(buffer),
-        whole(by_blocks<C>(a, a->operands[operand]) ? nullptr : load_row<C>(a, operand, row, panel, buffer)) {}
-  // The row, of which the columns [begin, end) are there.
-  AVO_INLINE const C *block(int64_t begin, int64_t end) const {
-    return whole ? whole : load_row<C>(a, operand, row, begin, end - begin, buffer) - begin;
-  }
-};
-
-template <class C> struct RowOut {
-  const AvoCpuArgs *a;
-  int operand;
-  int64_t row;
-  C *buffer, *whole;
-
-  AVO_INLINE RowOut(const AvoCpuArgs *args, int operand, int64_t row, const RowPanel &panel, C *buffer)
-      : a(args), operand(operand), row(row), buffer(buffer),
-        whole(by_blocks<C>(a, a->operands[operand]) ? nullptr : open_row<C>(a, operand, row, panel, buffer)) {}
-  AVO_INLINE C *block(int64_t begin) const { return whole ? whole : buffer - begin; }
-  AVO_INLINE void close_block(int64_t begin, int64_t end) const {
-    if (!whole) close_row<C>(a, operand, row, begin, end - begin, buffer);
-  }
-  AVO_INLINE void close(const RowPanel &panel) const {
-    if (whole) close_row<C>(a, operand, row, panel, whole);
-  }
-};
-
 // ---- column sums --------------------------------------------------------------------------------
 
 // The partial sums `k` of `sums` that chunk `chunk` of the rows adds up.

@@ -173,7 +173,8 @@ template <class T> AVO_INLINE void copy_few(T *to, const T *from, int64_t count)
   const int64_t bytes = count * int64_t(sizeof(T));
   char *const out = (char *)to;
   const char *const in = (const char *)from;
-  if (!copy_by<16>(out, in, bytes) && !copy_by<8>(out, in, bytes) && !copy_by<4>(out, in, bytes)) copy_by<2>(out, in, bytes);
+  if (!copy_by<16>(out, in, bytes) && !copy_by<8>(out, in, bytes) && !copy_by<4>(out, in, bytes))
+    copy_by<2>(out, in, bytes);
 }
 
 // The 16 columns of up to 16 runs, column by column, and each run by itself: a tile is turned in a cache of its own.
@@ -196,6 +197,7 @@ template <class C> struct Tile {
   }
 };
 
+constexpr int64_t kAhead = 2 * kLanes; // columns that are fetched ahead
 // Whether neighbouring columns lie farther from each other than neighbouring runs, which touch: channels_last.
 AVO_INLINE bool by_tiles(const AvoOperand &operand) { return operand.run_stride == 1 && operand.col_stride > 1; }
 
@@ -208,6 +210,7 @@ template <class T, class C> AVO_NOINLINE void runs_in(const AvoOperand &operand,
       Tile<C> tile;
       for (int64_t j = 0; j < kLanes; ++j) {
         const T *column = from + r + (c + j) * stride;
+        __builtin_prefetch(column + kAhead * stride, 0, 2); // each column is a line of its own
         if ((run - 1 - c - j) * stride >= kLanes - count) { // a whole vector ends before the operand does
           load_as(column, C()).store(tile.at[j]);
         } else {
@@ -242,6 +245,7 @@ template <class C, class T> AVO_NOINLINE void runs_out(const AvoOperand &operand
       tile.from_runs(from + r * run + c, run, count);
       for (int64_t j = 0; j < kLanes; ++j) {
         T *column = to + r + (c + j) * stride;
+        __builtin_prefetch(column + kAhead * stride, 1, 2);
         const Vec<C> v = Vec<C>::load(tile.at[j]);
         if (count == kLanes) {
           store_as(column, v);

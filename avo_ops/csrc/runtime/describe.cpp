@@ -209,8 +209,7 @@ std::string describe_cuda(const Plan &plan, const Arguments &args) {
   }
   text += unaligned;
   for (int i = 0; i < plan.workspace_count; ++i)
-    text += join("workspace ", plan.workspaces[i].groups, " ", plan.workspaces[i].sums, " ",
-                 plan.sum_columns, "\n");
+    text += join("workspace ", plan.workspaces[i].groups, " ", plan.workspaces[i].sums, " ", plan.sum_columns, "\n");
   return text;
 }
 

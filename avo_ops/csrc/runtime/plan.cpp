@@ -131,8 +131,8 @@ void split_channels(const Op &op, const Arguments &args, Plan &plan) {
   const std::string &name = op.args[op.primary].name;
   int64_t groups = args.of[op.rule_arg].integer;
   if (plan.ndim < 2 || plan.ndim >= kMaxDims)
-    fail(op.subject, ": ", name, " must have 2 to ", kMaxDims - 1, " dimensions (samples, channels, ...), but has shape ",
-         list_text(plan.sizes, plan.ndim));
+    fail(op.subject, ": ", name, " must have 2 to ", kMaxDims - 1,
+         " dimensions (samples, channels, ...), but has shape ", list_text(plan.sizes, plan.ndim));
   if (groups < 1 || plan.sizes[1] % groups)
     fail(op.subject, ": ", op.args[op.rule_arg].name, " must divide the number of channels, ", plan.sizes[1],
          " (dimension 1 of ", name, "), but is ", groups);

@@ -40,7 +40,7 @@ struct Operand {
   const int64_t *strides;      // span MN and M: in the dims of the plan; span N: in the column dims
   const int64_t *temp_strides; // of the temporary, where copy or cast
   int64_t col_stride;
-  int64_t run_stride;                    // CPU, rule groups, span MN: from run to run, or 0 where columns have one stride
+  int64_t run_stride; // CPU, rule groups, span MN: from run to run, or 0 where columns have one stride
   int64_t row_strides[AVO_MAX_ROW_DIMS]; // CUDA: the first alone
 
   const int64_t *kernel_strides() const { return copy || cast ? temp_strides : strides; }
@@ -82,7 +82,7 @@ struct Plan {
   int column_begin;    // order[column_begin ...] are the columns (rule flat: those merged into N)
   int64_t M, N;
   int64_t sum_columns; // values of an N operand: N, or rule groups: the channels
-  bool flat; // all MN operands share one dense layout
+  bool flat;           // all MN operands share one dense layout
   int row_dims;
   int64_t row_sizes[AVO_MAX_ROW_DIMS];
   Operand operands[kMaxOperands + 1]; // arguments, then returns; the last is kAbsent
@@ -106,7 +106,8 @@ struct Plan {
   int64_t packed_sizes[kMaxDims], packed_strides[kMaxDims], packed_columns; // of a packed MN or N tensor
   int m_ndim;
   int64_t m_sizes[kMaxDims], m_strides[kMaxDims], n_strides[kMaxDims];
-  // Rule groups: the shape that tensors have, (samples, channels, ...), that of the plan, (samples, groups, channels of one,
+  // Rule groups: the shape that tensors have, (samples, channels, ...), that of the plan, (samples, groups, channels of
+  // one,
   // ...), and the layout of the results.
   int whole_ndim;
   const int64_t *whole_sizes;
