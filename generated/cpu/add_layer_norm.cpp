@@ -67,8 +67,9 @@ AVO_KERNEL void add_layer_norm_forward(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V centred = t4 - V(mean);
+        const V y = m_fma(centred, V(rstd), V(t3));
         const V residual_out = x + residual;
-        part.store(y_row + c, m_fma(centred, V(rstd), V(t3)));
+        part.store(y_row + c, y);
         part.store(residual_out_row + c, residual_out);
       });
       close_row<C>(a, 2, row, panel, y_row);
@@ -139,9 +140,10 @@ AVO_KERNEL void add_layer_norm_forward_bias(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V centred = t4 - V(mean);
-        const V y = bias + m_fma(centred, V(rstd), V(t3));
+        const V y = m_fma(centred, V(rstd), V(t3));
+        const V y_ = bias + y;
         const V residual_out = x + residual;
-        part.store(y_row + c, y);
+        part.store(y_row + c, y_);
         part.store(residual_out_row + c, residual_out);
       });
       close_row<C>(a, 3, row, panel, y_row);
@@ -212,9 +214,10 @@ AVO_KERNEL void add_layer_norm_forward_weight(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V centred = t4 - V(mean);
-        const V y = weight * m_fma(centred, V(rstd), V(t3));
+        const V y = m_fma(centred, V(rstd), V(t3));
+        const V y_ = weight * y;
         const V residual_out = x + residual;
-        part.store(y_row + c, y);
+        part.store(y_row + c, y_);
         part.store(residual_out_row + c, residual_out);
       });
       close_row<C>(a, 3, row, panel, y_row);
@@ -287,9 +290,10 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V residual = part.load(residual_row + c);
         const V centred = t4 - V(mean);
-        const V y = m_fma(weight, m_fma(centred, V(rstd), V(t3)), bias);
+        const V y = m_fma(centred, V(rstd), V(t3));
+        const V y_ = m_fma(weight, y, bias);
         const V residual_out = x + residual;
-        part.store(y_row + c, y);
+        part.store(y_row + c, y_);
         part.store(residual_out_row + c, residual_out);
       });
       close_row<C>(a, 4, row, panel, y_row);
@@ -555,7 +559,8 @@ AVO_KERNEL void add_layer_norm_backward_weight_to_weight(AVO_PARAMETERS) {
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * (V(rstd) * (centred - V(residue))));
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
         });
       }
     }
@@ -662,8 +667,9 @@ AVO_KERNEL void add_layer_norm_backward_weight(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * (V(rstd) * (centred - V(residue))));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
     }
@@ -765,8 +771,9 @@ AVO_KERNEL void add_layer_norm_backward_weight_from_y(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * (V(rstd) * (centred - V(residue))));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
@@ -796,7 +803,8 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETER
           const V grad_y = part.load(grad_y_row + c);
           const V residual_out = part.load(residual_out_row + c);
           const V centred = residual_out - V(mean);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * (V(rstd) * (centred - V(residue))));
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
           part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
         });
       }
@@ -853,8 +861,9 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + (grad_residual_out + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd))));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * (V(rstd) * (centred - V(residue))));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
       close_row<C>(a, 7, row, panel, grad_x_row);
@@ -909,8 +918,9 @@ AVO_KERNEL void add_layer_norm_backward_weight_bias_from_y(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad_y = part.load(grad_y_row + c);
         const V centred = residual_out - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, weight * grad_y * V(rstd)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * (V(rstd) * (centred - V(residue))));
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + grad_y * y);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad_y);
       });
       close_row<C>(a, 6, row, panel, grad_x_row);

@@ -57,7 +57,8 @@ AVO_KERNEL void layer_norm_forward(AVO_PARAMETERS) {
       sweep<C>(0, N, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        part.store(y_row + c, m_fma(centred, V(rstd), V(t2)));
+        const V y = m_fma(centred, V(rstd), V(t2));
+        part.store(y_row + c, y);
       });
       close_row<C>(a, 1, row, panel, y_row);
     }
@@ -115,8 +116,9 @@ AVO_KERNEL void layer_norm_forward_bias(AVO_PARAMETERS) {
         const V bias = part.load(bias_row + c);
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        const V y = bias + m_fma(centred, V(rstd), V(t2));
-        part.store(y_row + c, y);
+        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y_ = bias + y;
+        part.store(y_row + c, y_);
       });
       close_row<C>(a, 2, row, panel, y_row);
     }
@@ -174,8 +176,9 @@ AVO_KERNEL void layer_norm_forward_weight(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V x = part.load(x_row + c);
         const V centred = x - V(mean);
-        const V y = weight * m_fma(centred, V(rstd), V(t2));
-        part.store(y_row + c, y);
+        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y_ = weight * y;
+        part.store(y_row + c, y_);
       });
       close_row<C>(a, 2, row, panel, y_row);
     }
@@ -235,8 +238,9 @@ AVO_KERNEL void layer_norm_forward_weight_bias(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V bias = part.load(bias_row + c);
         const V centred = x - V(mean);
-        const V y = m_fma(weight, m_fma(centred, V(rstd), V(t2)), bias);
-        part.store(y_row + c, y);
+        const V y = m_fma(centred, V(rstd), V(t2));
+        const V y_ = m_fma(weight, y, bias);
+        part.store(y_row + c, y_);
       });
       close_row<C>(a, 3, row, panel, y_row);
     }
@@ -380,7 +384,8 @@ AVO_KERNEL void layer_norm_backward_weight_to_weight(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V grad = part.load(grad_row + c);
           const V centred = x - V(mean);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + V(rstd) * (centred - V(residue)) * grad);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
         });
       }
     }
@@ -481,8 +486,9 @@ AVO_KERNEL void layer_norm_backward_weight(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         const V centred = x - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + V(rstd) * (centred - V(residue)) * grad);
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
       });
       close_row<C>(a, 6, row, panel, grad_x_row);
     }
@@ -512,7 +518,8 @@ AVO_KERNEL void layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS) {
           const V x = part.load(x_row + c);
           const V grad = part.load(grad_row + c);
           const V centred = x - V(mean);
-          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + V(rstd) * (centred - V(residue)) * grad);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
           part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
         });
       }
@@ -566,8 +573,9 @@ AVO_KERNEL void layer_norm_backward_weight_bias(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         const V centred = x - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + V(rstd) * (centred - V(residue)) * grad);
+        part.store(grad_weight_sum + c, part.load(grad_weight_sum + c) + y * grad);
         part.store(grad_bias_sum + c, part.load(grad_bias_sum + c) + grad);
       });
       close_row<C>(a, 6, row, panel, grad_x_row);

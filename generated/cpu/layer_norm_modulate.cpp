@@ -63,7 +63,8 @@ AVO_KERNEL void layer_norm_modulate_forward(AVO_PARAMETERS) {
         const V x = part.load(x_row + c);
         const V shift = part.load(shift_row + c);
         const V centred = x - V(mean);
-        part.store(y_row + c, m_fma(scale + V(C(1.0)), m_fma(centred, V(rstd), V(t2)), shift));
+        const V y = m_fma(centred, V(rstd), V(t2));
+        part.store(y_row + c, m_fma(scale + V(C(1.0)), y, shift));
       });
       close_row<C>(a, 3, row, panel, y_row);
     }
@@ -116,8 +117,9 @@ AVO_KERNEL void layer_norm_modulate_backward(AVO_PARAMETERS) {
         const V scale = part.load(scale_row + c);
         const V grad = part.load(grad_row + c);
         const V centred = x - V(mean);
+        const V y = V(rstd) * (centred - V(residue));
         part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * ((scale + V(C(1.0))) * grad)));
-        part.store(grad_scale_row + c, V(rstd) * (centred - V(residue)) * grad);
+        part.store(grad_scale_row + c, y * grad);
         part.store(grad_shift_row + c, grad);
       });
       close_row<C>(a, 6, row, panel, grad_x_row);

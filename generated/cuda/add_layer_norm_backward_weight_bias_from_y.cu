@@ -76,8 +76,9 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_from_y(AVO_PARAMETERS(X, W, 
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = residual_out_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
         grad_x_out[j] = t3 + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
-        if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * (rstd * (centred - residue));
+        if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
         if (live) sum_grad_bias[p][j] += grad_y_vec[p][j];
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -61,7 +61,8 @@ AVO_INLINE void add_layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETER
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C centred = residual_out_vec[p][j] - mean;
-          if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * (rstd * (centred - residue));
+          const C y = rstd * (centred - residue);
+          if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
           if (live) sum_grad_bias[p][j] += grad_y_vec[p][j];
         }
       }

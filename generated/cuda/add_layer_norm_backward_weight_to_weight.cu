@@ -60,7 +60,8 @@ AVO_INLINE void add_layer_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C centred = residual_out_vec[p][j] - mean;
-          if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * (rstd * (centred - residue));
+          const C y = rstd * (centred - residue);
+          if (live) sum_grad_weight[p][j] += grad_y_vec[p][j] * y;
         }
       }
     }

@@ -92,8 +92,9 @@ AVO_INLINE void add_layer_norm_forward_bias_loop(AVO_PARAMETERS(X, W, T)) {
       for (int j = 0; j < V; ++j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = m_round_to<X>(residual_out) - mean;
-        const C y = bias_vec[p][j] + m_fma(centred, rstd, t3);
-        y_out[j] = y;
+        const C y = m_fma(centred, rstd, t3);
+        const C y_ = bias_vec[p][j] + y;
+        y_out[j] = y_;
         residual_out_out[j] = residual_out;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

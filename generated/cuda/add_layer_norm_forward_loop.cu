@@ -90,7 +90,8 @@ AVO_INLINE void add_layer_norm_forward_loop(AVO_PARAMETERS(X, T)) {
       for (int j = 0; j < V; ++j) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
         const C centred = m_round_to<X>(residual_out) - mean;
-        y_out[j] = m_fma(centred, rstd, t3);
+        const C y = m_fma(centred, rstd, t3);
+        y_out[j] = y;
         residual_out_out[j] = residual_out;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

@@ -76,8 +76,9 @@ AVO_INLINE void layer_norm_backward_weight_bias(AVO_PARAMETERS(X, W, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
         grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * (weight_vec[p][j] * grad_vec[p][j]));
-        if (live) sum_grad_weight[p][j] += rstd * (centred - residue) * grad_vec[p][j];
+        if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
         if (live) sum_grad_bias[p][j] += grad_vec[p][j];
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -60,7 +60,8 @@ AVO_INLINE void layer_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS(X,
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - mean;
-          if (live) sum_grad_weight[p][j] += rstd * (centred - residue) * grad_vec[p][j];
+          const C y = rstd * (centred - residue);
+          if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
           if (live) sum_grad_bias[p][j] += grad_vec[p][j];
         }
       }

@@ -59,7 +59,8 @@ AVO_INLINE void layer_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
 #pragma unroll
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - mean;
-          if (live) sum_grad_weight[p][j] += rstd * (centred - residue) * grad_vec[p][j];
+          const C y = rstd * (centred - residue);
+          if (live) sum_grad_weight[p][j] += y * grad_vec[p][j];
         }
       }
     }

@@ -70,7 +70,8 @@ AVO_INLINE void layer_norm_forward_loop(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        y_out[j] = m_fma(centred, rstd, t2);
+        const C y = m_fma(centred, rstd, t2);
+        y_out[j] = y;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

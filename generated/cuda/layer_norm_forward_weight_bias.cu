@@ -74,8 +74,9 @@ AVO_INLINE void layer_norm_forward_weight_bias(AVO_PARAMETERS(X, W, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        const C y = m_fma(weight_vec[kAhead ? p : 0][j], m_fma(centred, rstd, t2), bias_vec[kAhead ? p : 0][j]);
-        y_out[j] = y;
+        const C y = m_fma(centred, rstd, t2);
+        const C y_ = m_fma(weight_vec[kAhead ? p : 0][j], y, bias_vec[kAhead ? p : 0][j]);
+        y_out[j] = y_;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }

@@ -79,8 +79,9 @@ AVO_INLINE void layer_norm_modulate_backward_loop(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
         grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * ((scale_vec[p][j] + C(1.0)) * grad_vec[p][j]));
-        grad_scale_out[j] = rstd * (centred - residue) * grad_vec[p][j];
+        grad_scale_out[j] = y * grad_vec[p][j];
         grad_shift_out[j] = grad_vec[p][j];
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

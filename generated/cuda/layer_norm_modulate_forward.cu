@@ -74,7 +74,8 @@ AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C centred = x_vec[p][j] - mean;
-        y_out[j] = m_fma(scale_vec[p][j] + C(1.0), m_fma(centred, rstd, t2), shift_vec[p][j]);
+        const C y = m_fma(centred, rstd, t2);
+        y_out[j] = m_fma(scale_vec[p][j] + C(1.0), y, shift_vec[p][j]);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
