@@ -175,7 +175,7 @@ def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]
             elif kind == "List[int]":
                 call[a.name] = [n]
             elif a.name == record.columns.arg:
-                call[a.name] = -1
+                call[a.name] = 1 if record.columns.rule == "groups" else -1
             elif a.name in strings:
                 call[a.name] = option
             else:  # a number that has no default is small

@@ -239,6 +239,11 @@ def number(record: OpDef, name: str) -> float:
     return 1e-3 if name == "eps" else 2.0 if default is None else float(default) or 0.1
 
 
+def column_argument(record: OpDef) -> int:
+    """The int that names the columns, in a call of (rows, columns): the last dim, or one group of all channels."""
+    return 1 if record.columns.rule == "groups" else -1
+
+
 class Positive(tuple[int, ...]):
     """The shape of a tensor of positive numbers."""
 
@@ -301,7 +306,7 @@ def _calls(record: OpDef, m: int, n: int, kind_of_shape: type[Any]) -> list[dict
         elif kind == "List[int]":
             options = [[n]]
         elif kind == "int":
-            options = [-1 if a.name == record.columns.arg else a.default_value]
+            options = [column_argument(record) if a.name == record.columns.arg else a.default_value]
         elif kind == "str":
             options = list(record.choices[a.name])
         elif kind in ("float", "Optional[float]"):

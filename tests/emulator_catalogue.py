@@ -32,6 +32,7 @@ from catalogue import (
     as_tuple,
     assert_close,
     build,
+    column_argument,
     doubled,
     equal,
     gradient_roundings,
@@ -72,6 +73,11 @@ RUNS = (
     ("sliced rows", "descending", 0x5A),
     ("odd rows", "ascending", 0x5A),
 )
+
+
+def channels_of(n: int) -> int:
+    """Channels of a row of n columns, where rows are groups of them: few, with many positions, or one or all."""
+    return next((c for c in (4, 3, 5, 7) if n % c == 0), n if n <= 64 else 1)
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,9 @@ class Call:
                 case _:
                     record = RECORD_OF[self.op["name"]]
                     of_columns = arg["name"] == record.columns.arg
-                    found[arg["name"]] = -1 if of_columns else number(record, arg["name"])
+                    found[arg["name"]] = (
+                        column_argument(record) if of_columns else number(record, arg["name"])
+                    )
                     if arg["kind"] == "int":
                         found[arg["name"]] = int(found[arg["name"]])
         return found
@@ -138,14 +146,18 @@ class Call:
         width = n * len(arg.get("parts", (1,)))
         if arg["span"] == "1":
             return torch.full((), 0.0431, dtype=pair.of("1"))  # no quotient lies between two integers
-        shape = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
+        shape: tuple[int, ...] = {"MN": (m, width), "N": (width,), "M": (m, 1)}[arg["span"]]
+        of_channels = RECORD_OF[self.op["name"]].columns.rule == "groups"
+        if of_channels:
+            shape = {"MN": shape, "N": (channels_of(n),), "M": (m, 1, 1)}[arg["span"]]
         if arg.get("integer"):
             return torch.randint(n, shape, generator=generator)
         wide = torch.randn(shape, generator=generator, dtype=torch.float64)
         if of_positive(RECORD_OF[self.op["name"]].name) and not arg["name"].startswith("grad"):
             wide = wide.abs()
         tensor = wide.to(pair.of(arg["span"]))
-        return LAYOUTS[layout](tensor) if arg["span"] == "MN" else tensor
+        tensor = LAYOUTS[layout](tensor) if arg["span"] == "MN" else tensor
+        return tensor.unflatten(1, (channels_of(n), -1)) if of_channels and arg["span"] == "MN" else tensor
 
     def run(self, arguments: dict[str, Any]) -> tuple[torch.Tensor | None, ...]:
         return as_tuple(getattr(torch.ops.avo, self.op["name"])(*arguments.values()))

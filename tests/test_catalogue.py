@@ -334,6 +334,8 @@ def test_more_dims(name: str, device: str) -> None:
     cases: list[dict[str, Any]] = []
     for call in (calls(record, 1, 24)[-1],):
         shapes = ((24,), (3, 24), (2, 3, 24), (2, 3, 4, 24))
+        if record.columns.rule == "groups":  # dim 1 has what their weights need
+            shapes = ((3, 24),)
         whole = {
             k: v for k, v in call.items() if isinstance(v, Whole) or (isinstance(v, tuple) and len(v) == 2)
         }
@@ -363,6 +365,16 @@ def test_more_dims(name: str, device: str) -> None:
                     "dim": d,
                 }
                 for d in (0, 1, 2, -2)
+            ]
+        if record.columns.rule == "groups":
+            cases += [
+                {**call, "x": shape, **dict.fromkeys(record.spans, shape[1:2]), record.columns.arg: groups}
+                for shape, groups in (
+                    ((2, 6, 20), 3),
+                    ((3, 4, 5, 7), 4),
+                    ((2, 8, 2, 3, 3), 2),
+                    ((2, 6, 4, 40), 1),
+                )
             ]
     for call in cases:
         check_call(name, call, torch.float32, device)

@@ -190,6 +190,10 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
         if not -max(rank, 1) <= case.dim < max(rank, 1):
             return None
         columns: tuple[int, ...] = (case.dim % rank,) if rank else ()
+    elif rule == "groups":  # of a sample, dim 0, all other dims
+        if rank < 2:
+            return None
+        columns = tuple(range(1, rank))
     elif rule == "flat":
         columns = ()
     else:
@@ -209,6 +213,8 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
                 whole[columns[0]] *= len(record.parts[a.name])
             span = record.spans.get(a.name, "MN")
             given_shape = tuple(whole[d] for d in columns) if span == "N" else tuple(whole)
+            if span == "N" and rule == "groups":
+                given_shape = (whole[1],)
             if span == "M":
                 given_shape = tuple(1 if d in columns else s for d, s in enumerate(whole))
             if span == "1":
@@ -237,7 +243,10 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
         elif kind == "List[int]":
             arguments[a.name] = [shape[d] for d in columns]
         elif a.name == record.columns.arg:
-            arguments[a.name] = case.dim
+            divisors = (
+                [d for d in range(1, max(shape[1], 1) + 1) if shape[1] % d == 0] if rule == "groups" else []
+            )
+            arguments[a.name] = divisors[case.dim % len(divisors)] if divisors else case.dim
         elif kind == "int":
             arguments[a.name] = a.default_value
         elif kind == "str":

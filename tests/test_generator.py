@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from catalogue import REPRESENTATIVES, number
+from catalogue import REPRESENTATIVES, column_argument, number
 from expecttest import assert_expected_inline
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -502,7 +502,7 @@ def _define(plan: Plan, chosen: dict[str, Any], tensors: dict[str, Tensor]) -> l
         else:
             keywords[a.name] = {
                 "ints": [N],
-                "int": -1,
+                "int": column_argument(plan.record),
                 "float": _number(plan, a.name) if a.name in _numbers(plan) else None,
                 "str": chosen.get(a.name),
             }["float" if a.name in _numbers(plan) else a.kind]

@@ -185,7 +185,7 @@ def test_names_of_an_op_are_its_own(op: dict[str, Any]) -> None:
     rule, arg = op["columns"]["rule"], op["columns"].get("arg")
     assert (arg is None) == (rule in ("flat", "last"))
     if arg is not None:
-        assert op["args"][arg]["kind"] == {"trailing": "ints", "dim": "int"}[rule]
+        assert op["args"][arg]["kind"] == {"trailing": "ints", "dim": "int", "groups": "int"}[rule]
     # Kernels see the parts of a packed tensor, and not the whole.
     packed = {x["name"]: x["parts"] for x in (*op["args"], *op["returns"]) if x.get("parts")}
     parts = [part for own in packed.values() for part in own]

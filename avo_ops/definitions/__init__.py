@@ -5,7 +5,7 @@
 
 from . import activations, bias, dropout, gated, losses, normalization, position, quantization, softmax
 from .composites import COMPOSITES, Composite
-from .record import FLAT, LAST, Columns, OpDef, Sample, along, trailing
+from .record import FLAT, LAST, Columns, OpDef, Sample, along, groups, trailing
 
 CATALOGUE: tuple[OpDef, ...] = (
     *activations.CATALOGUE,
@@ -29,5 +29,6 @@ __all__ = [
     "OpDef",
     "Sample",
     "along",
+    "groups",
     "trailing",
 ]

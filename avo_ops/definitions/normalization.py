@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from . import activations
-from .record import Arguments, Grads, OpDef, Sample, Tensor, along, trailing
+from .record import Arguments, Grads, OpDef, Sample, Tensor, along, groups, trailing
 
 
 def trailing_dims(x: Tensor, normalized_shape: Sequence[int]) -> list[int]:
@@ -22,7 +22,16 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    dims = trailing_dims(x, normalized_shape)
+    y = _standardised(x, trailing_dims(x, normalized_shape), eps)
+    if weight is not None:
+        y = y * weight
+    if bias is not None:
+        y = y + bias
+    return y
+
+
+def _standardised(x: Tensor, dims: list[int], eps: float) -> Tensor:
+    """The values of each row less their mean, over their standard deviation."""
     mean = x.mean(dims, keepdim=True)
     centred = x - mean
     # What rounding left of the mean, nothing in exact arithmetic: a row that hardly varies would show it, times rstd.
@@ -30,11 +39,7 @@ def layer_norm(
     variance = (centred * centred).mean(dims, keepdim=True) - residue * residue
     rstd = torch.rsqrt(variance + eps)
     y = (centred - residue) * rstd
-    if weight is not None:
-        y = y * weight
-    if bias is not None:
-        y = y + bias
-    return y
+    return y  # noqa: RET504  (its name in the generated code)
 
 
 def rms_norm(
@@ -309,6 +314,70 @@ GATED_RMS_NORM = OpDef(
     ),
 )
 
+
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    rows = x.unflatten(1, (num_groups, -1))
+    y = _standardised(rows, list(range(2, rows.dim())), eps).flatten(1, 2)
+    channel = [-1] + [1] * (x.dim() - 2)
+    if weight is not None:
+        y = y * weight.view(channel)
+    if bias is not None:
+        y = y + bias.view(channel)
+    return y
+
+
+def group_norm_silu(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    return activations.silu(group_norm(x, num_groups, weight, bias, eps))
+
+
+def _group_norm_silu_twin(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    return F.silu(F.group_norm(x, num_groups, weight, bias, eps))
+
+
+GROUP_NORM = OpDef(
+    name="group_norm",
+    schema="(Tensor x, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor",
+    definition=group_norm,
+    columns=groups("num_groups"),
+    invariant=True,
+    formula=(
+        "(x - mean(x)) / sqrt(var(x) + eps) * weight + bias; mean and var, with divisor N, of each group of C / num_groups "
+        "channels of each sample of x (samples, C, ...); weight and bias (C)"
+    ),
+    source="Wu and He, Group Normalization, arXiv:1803.08494",
+    spans={"weight": "N", "bias": "N"},
+    twin=F.group_norm,
+    packaged=False,
+    samples=(
+        Sample(((2, 12, 5, 3), 3, (12,), (12,))),
+        Sample(((3, 8), 4, (8,))),
+        Sample(((2, 6, 7), 6), {"bias": (6,), "eps": 1e-3}),
+        Sample(((2, 4, 2, 3, 5), 1)),
+        Sample(((2, 4, 4, 4), 2, (4,), (4,))),
+    ),
+)
+
+GROUP_NORM_SILU = OpDef(
+    name="group_norm_silu",
+    schema=GROUP_NORM.schema,
+    definition=group_norm_silu,
+    columns=groups("num_groups"),
+    invariant=True,
+    formula="y * sigmoid(y), y = group_norm(x)",
+    source="Ho, Jain and Abbeel, Denoising Diffusion Probabilistic Models, arXiv:2006.11239, appendix B, and its published code",
+    spans=GROUP_NORM.spans,
+    twin=_group_norm_silu_twin,
+    packaged=False,
+    samples=GROUP_NORM.samples,
+)
+
 CATALOGUE = (
-    LAYER_NORM, RMS_NORM, L2_NORMALIZE, ADD_LAYER_NORM, ADD_RMS_NORM, LAYER_NORM_MODULATE, GATED_RMS_NORM,
+    LAYER_NORM, RMS_NORM, L2_NORMALIZE, ADD_LAYER_NORM, ADD_RMS_NORM, LAYER_NORM_MODULATE, GATED_RMS_NORM, GROUP_NORM,
+    GROUP_NORM_SILU,
 )  # fmt: skip

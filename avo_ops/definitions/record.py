@@ -20,15 +20,18 @@ class Columns:
 
     ``flat``: the operator is pointwise and knows no rows. ``last``: the last dim. ``trailing``: as many trailing
     dims as the int list argument ``arg`` has entries. ``dim``: the one dim that the int argument ``arg`` names.
+    ``groups``: the channels, dim 1, fall into as many groups as the int argument ``arg`` says. A row is a group of one
+    sample, and its columns are the group's channels, each with all its positions (the dims behind dim 1). A tensor of span N
+    has a value for each channel: to a row those of its group, each for a run of as many columns as there are positions.
     """
 
     rule: str
     arg: str | None = None
 
     def __post_init__(self) -> None:
-        if self.rule not in ("flat", "last", "trailing", "dim"):
+        if self.rule not in ("flat", "last", "trailing", "dim", "groups"):
             raise ValueError(f"Columns: unknown rule {self.rule!r}")
-        if (self.arg is not None) != (self.rule in ("trailing", "dim")):
+        if (self.arg is not None) != (self.rule in ("trailing", "dim", "groups")):
             raise ValueError(
                 f"Columns: rule {self.rule!r} {'needs' if self.arg is None else 'takes no'} an argument"
             )
@@ -46,6 +49,11 @@ def trailing(arg: str) -> Columns:
 def along(arg: str) -> Columns:
     """The column dim is the one named by the int argument ``arg``."""
     return Columns("dim", arg)
+
+
+def groups(arg: str) -> Columns:
+    """A row is a group of channels of one sample; the int argument ``arg`` says how many groups there are."""
+    return Columns("groups", arg)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..definitions.record import OpDef
@@ -35,6 +35,21 @@ _DEAR = 8
 
 
 @dataclass(frozen=True)
+class _Blocks:
+    """A loop over blocks of columns: its head, the bounds of a block, and what comes before and after the sweep over it."""
+
+    head: str
+    begin: str
+    end: str
+    first: Sequence[str] = ()
+    then: Sequence[str] = ()
+
+
+_ONE_SIZE = _Blocks("for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {", "c0", "block_end(c0, N)")
+_RUNS = _Blocks("for (RunBlocks block(a); block.begin < N; block.advance()) {", "block.begin", "block.end")
+
+
+@dataclass(frozen=True)
 class CpuKernel:
     """One emitted function and what the runtime must know to call it."""
 
@@ -61,7 +76,9 @@ class _Kernel:
         self.nodes = case.graph.nodes()
         self.phase = phase_of(self.nodes)
         self.last = max(self.phase.values(), default=0)
-        self.by_row = self.last > 0
+        # Whether columns that lie together share a value of each column operand, and of each sum.
+        self.by_runs = record.columns.rule == "groups"
+        self.by_row = self.last > 0 or self.by_runs
         self.column = "c" if self.by_row else "c0 + c"  # of the first of a vector's elements
         loads = [n for n in self.nodes if n.op == "load"]
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
@@ -129,9 +146,11 @@ class _Kernel:
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
-            out += self._column_rows("  ")
-            out += self._zeroed("  ", "0", "N")
-            out += self._partials("  ", "")
+            if not self.by_runs:
+                out += self._column_rows("  ")
+            out += self._zeroed("  ", "0", "a->sum_columns" if self.by_runs else "N")
+            if not self.by_runs:
+                out += self._partials("  ", "")
             out.append(
                 "  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {"
             )
@@ -141,6 +160,9 @@ class _Kernel:
             ]
             out.append("    for (int64_t row = panel.begin; row < panel.end; ++row) {")
             inner = self._open("    ", "0", "N")
+            if self.by_runs:
+                inner += self._column_rows("    ")
+                inner += self._partials("    ", " + row % a->groups * a->runs")
             inner += self._row_values(named.get(0, []), known)
             for k in range(1, self.last + 1):
                 inner += self._reduce(k, known)
@@ -252,8 +274,9 @@ class _Kernel:
         return kept
 
     def _column_rows(self, indent: str) -> list[str]:
+        where = "row, 0, a->runs" if self.by_runs else "0, 0, N"
         return [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, 0, 0, N, {self._buffer(x.attr)});"
+            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)});"
             for x in self.column_loads
         ]
 
@@ -282,12 +305,14 @@ class _Kernel:
 
     def _open(self, indent: str, c0: str, n: str) -> list[str]:
         where = self._where(c0, n)
+        first, then = ("RowIn<C> {}_in(", ");") if self.by_runs else ("const C* {}_row = load_row<C>(", ");")
         out = [
-            f"{indent}const C* {x.attr}_row = load_row<C>(a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)});"
+            f"{indent}{first.format(x.attr)}a, {self._operand(x.attr)}, {where}, {self._buffer(x.attr)}{then}"
             for x in self.row_loads
         ]
+        first = "RowOut<C> {}_out(" if self.by_runs else "C* {}_row = open_row<C>("
         out += [
-            f"{indent}C* {name}_row = open_row<C>(a, {self._operand(name)}, {where}, {self._buffer(name)});"
+            f"{indent}{first.format(name)}a, {self._operand(name)}, {where}, {self._buffer(name)}{then}"
             for name in self.stores
         ]
         out += [f"{indent}C* {row} = {self._buffer(index)};" for index, (_, row) in self.kept.items()]
@@ -300,6 +325,8 @@ class _Kernel:
         return out
 
     def _close(self, indent: str, c0: str, n: str) -> list[str]:
+        if self.by_runs:
+            return [f"{indent}{name}_out.close(panel);" for name in self.stores]
         return [
             f"{indent}close_row<C>(a, {self._operand(name)}, {self._where(c0, n)}, {name}_row);"
             for name in self.stores
@@ -322,7 +349,10 @@ class _Kernel:
     def _loads(
         self, k: int, roots: Sequence[Node], known: dict[int, str], names: Names
     ) -> tuple[list[str], dict[int, str]]:
-        """Loads of the operands and kept elements that pass ``k`` reads, and their names."""
+        """Loads of the operands and kept elements that pass ``k`` reads, and their names.
+
+        Of values that a run of columns shares the names alone: :meth:`_blocks` has their loads.
+        """
         seen: set[int] = set()
         wanted: list[Node] = []
 
@@ -340,6 +370,9 @@ class _Kernel:
             visit(root)
         found, lines = {}, []
         for x in wanted:
+            if x.op == "load" and self.by_runs and x.span == Span.COLS:
+                found[x.index] = identifier(x.attr)
+                continue
             if x.op == "load":
                 name, value = identifier(x.attr), f"part.load({x.attr}_row + c)"
             elif x.op == "column":
@@ -349,6 +382,43 @@ class _Kernel:
             found[x.index] = name
             lines.append(f"const V {name} = {value};")
         return lines, {**known, **found}
+
+    def _read(self, k: int) -> set[int]:
+        """What pass ``k`` reads, and what it computes of that."""
+        keeps = [n for n in self.nodes if n.index in self.kept and self.kept[n.index][0] == k]
+        seen: set[int] = set()
+        todo = [*self._roots(k), *keeps]
+        while todo:
+            n = todo.pop()
+            if n.index not in seen and not self._is_kept(n, k) and not n.is_reduction:
+                seen.add(n.index)
+                todo += n.args
+        return seen
+
+    def _blocks(self, k: int) -> _Blocks | None:
+        """The loop of pass ``k`` over blocks of columns, where these lie in runs that share values."""
+        if not self.by_runs:
+            return None
+        read = self._read(k)
+        loads = [x for x in self.column_loads if x.index in read]
+        last = k > self.last
+        sums, stores = (list(self.sums), list(self.stores)) if last else ([], [])
+        # Where nothing is shared, blocks of one size.
+        blocks = _RUNS if loads or sums else _ONE_SIZE
+        first = [
+            *(f"const V {identifier(x.attr)}({x.attr}_row[block.run]);" for x in loads),
+            *(
+                f"const C* {x.attr}_row = {x.attr}_in.block({blocks.begin}, {blocks.end});"
+                for x in self.row_loads if x.index in read
+            ),
+            *(f"C* {name}_row = {name}_out.block();" for name in stores),
+            *(f"V {name}_lanes(C(0));" for name in sums),
+        ]  # fmt: skip
+        then = [
+            *(f"{name}_sum[block.run] += hsum({name}_lanes);" for name in sums),
+            *(f"{name}_out.close_block({blocks.end});" for name in stores),
+        ]
+        return replace(blocks, first=first, then=then)
 
     def _is_kept(self, node: Node, k: int) -> bool:
         """Whether an earlier pass than ``k`` kept an element."""
@@ -400,7 +470,8 @@ class _Kernel:
             to = f"{name}_block{chain}" if n.op == "sum" else f"{name}_lanes{chain}"
             inner.append(f"{to} = part.{n.op}({to}, {value});")
         sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
-        indent, begin, end = ("      ", "c0", "block_end(c0, N)") if sums else ("    ", "0", "N")
+        blocks = self._blocks(k) or (_ONE_SIZE if sums else None)
+        indent, begin, end = ("      ", blocks.begin, blocks.end) if blocks else ("    ", "0", "N")
         sweep = f"sweep_pairs<C>({begin}, {end}, [&](int64_t c, auto part, auto chain)"
         if not two:
             sweep = f"sweep<C>({begin}, {end}, [&](int64_t c, auto part)"
@@ -409,8 +480,9 @@ class _Kernel:
             for name, n in zip(names, nodes, strict=True)
         ]
         swept = [f"{indent}{sweep} AVO_LAMBDA {{", *(f"{indent}  {line}" for line in inner), f"{indent}}});"]
-        if sums:  # block by block, or the rounding of a long row would add up
-            out.append("    for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {")
+        if blocks:  # block by block, or the rounding of a long row would add up
+            out.append(f"    {blocks.head}")
+            out += [f"      {line}" for line in blocks.first]
             out += [f"      {declare(f'{name}_block', 'sum')}" for name in sums]
             out += swept
             for name in sums:
@@ -439,9 +511,21 @@ class _Kernel:
             f"part.store({name}_row + c, {v});"
             for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
         ]
+        sums = list(zip(self.sums, values[len(self.stores) :], strict=True))
+        if blocks := self._blocks(self.last + 1):
+            inner += [f"{name}_lanes = part.sum({name}_lanes, {v});" for name, v in sums]
+            return [
+                *out,
+                f"    {blocks.head}",
+                *(f"      {line}" for line in blocks.first),
+                f"      sweep<C>({blocks.begin}, {blocks.end}, [&](int64_t c, auto part) AVO_LAMBDA {{",
+                *(f"        {line}" for line in inner),
+                "      });",
+                *(f"      {line}" for line in blocks.then),
+                "    }",
+            ]
         inner += [
-            f"part.store({name}_sum + c, part.sum(part.load({name}_sum + c), {v}));"
-            for name, v in zip(self.sums, values[len(self.stores) :], strict=True)
+            f"part.store({name}_sum + c, part.sum(part.load({name}_sum + c), {v}));" for name, v in sums
         ]
         return [
             *out,
@@ -465,6 +549,11 @@ def translation_unit(
             f"// {title}: kernels for the CPU. Written by the generator from definitions/; do not edit.",
             '#include "cpu/math.h"',
             '#include "cpu/rows.h"',
+            *(
+                ['#include "cpu/runs.h"']
+                if any("RunBlocks" in k.text or "RowIn<" in k.text for k in kernels)
+                else []
+            ),
             '#include "cpu/values.h"',
             "",
             '#define AVO_HIDDEN __attribute__((visibility("hidden")))',

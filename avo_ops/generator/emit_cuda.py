@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..definitions.record import OpDef
 from ..plan_file import ANY
 from . import schedule
-from .ir import PRIMITIVES, Graph, Node, Span
+from .ir import PRIMITIVES, Builder, Graph, Node, Span
 from .plan import Argument, Case, Op, signature
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
@@ -29,7 +29,7 @@ class Family:
 
     name: str
     template: str
-    kind: str  # flat, row, loop, column or finish
+    kind: str  # flat, row, loop, column, runs or finish
     text: str
     sums: int
     params: tuple[tuple[str, ...], ...]
@@ -93,6 +93,8 @@ class Emitter:
         graph = case.graph
         if not graph.results:
             return []
+        if self.by_runs:
+            return self._of_groups(case, op)
         features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
@@ -136,9 +138,49 @@ class Emitter:
         family = self._row(f"{case.name}_rows" if found else case.name, graph, "pointwise", ())
         return [*found, {"when": "rows", "limit": None, "min_arch": 0, "steps": [_step(family)]}]
 
+    @property
+    def by_runs(self) -> bool:
+        """Whether columns that lie together share a value of each column operand, and of each sum."""
+        return self.record.columns.rule == "groups"
+
+    def _features(self, graph: Graph) -> Features:
+        """What a schedule needs to know. Values of runs differ from row to row: such operands are no column operands.
+
+        One that a reduction reads is in registers as a row is.
+        """
+        features = Features.of(graph)
+        if not self.by_runs:
+            return features
+        read: set[int] = set()
+        todo = [n.args[0] for n in graph.nodes() if n.is_reduction and n.attr == Span.COLS]
+        while todo:
+            n = todo.pop()
+            if n.index not in read and not n.is_reduction:
+                read.add(n.index)
+                todo += n.args
+        held = sum(n.op == "load" and n.span == Span.COLS and n.index in read for n in graph.nodes())
+        return replace(features, row_loads=features.row_loads + held, column_loads=0)
+
+    def _of_groups(self, case: Case, op: Op) -> list[Json]:
+        """Rows as elsewhere; sums over the rows by a kernel that has a row for each run of columns."""
+        self.with_sums = False
+        self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
+        rows = Graph({n: v for n, v in case.graph.results.items() if v.span & Span.ROWS})
+        sums = Graph({n: v for n, v in case.graph.results.items() if not v.span & Span.ROWS})
+        steps = []
+        if sums.results:
+            name = f"{case.name}_sums" if rows.results else case.name
+            of_runs = self._row(name, _sums_of_runs(case.name, sums), "runs", ())
+            steps = self._steps(of_runs, name, sums)
+        if not rows.results:
+            return [{"when": "rows", "limit": None, "min_arch": 0, "steps": steps}]
+        name = f"{case.name}_rows" if steps else case.name
+        found = [self._of_row(name, rows, ()), self._cluster(name, rows), self._loop(name, rows)]
+        return [{**one, "steps": [*one["steps"], *steps]} for one in found]
+
     def _of_row(self, name: str, graph: Graph, widths: Sequence[int]) -> Json:
         """Rows that the registers of a block hold."""
-        features = Features.of(graph)
+        features = self._features(graph)
         limit = {
             d: schedule.row_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n
             for d in DTYPES
@@ -153,7 +195,7 @@ class Emitter:
 
     def _cluster(self, name: str, graph: Graph) -> Json:
         """Rows that the blocks of a cluster share."""
-        features = Features.of(graph)
+        features = self._features(graph)
         limit = {
             d: schedule.cluster_ladder(features, ITEM_SIZE[d], ITEM_SIZE[d], self.with_sums)[-1].max_n
             if d != "f64"
@@ -177,7 +219,9 @@ class Emitter:
         shared = self.by_signature.get((kind, signature(graph)))
         if shared is not None:
             return shared
-        features = Features.of(graph)
+        features, sums = self._features(graph), Features.of(graph).sums
+        if kind == "runs":
+            sums = len(graph.results)
         if kind == "cluster":
             of_row = self.by_signature["row", signature(graph)]
             template, text, params = of_row.template, of_row.text, of_row.params
@@ -185,7 +229,8 @@ class Emitter:
             kernel = _RowKernel(self.record, name, graph, kind)
             template, text, params = name, kernel.text(), tuple(kernel.params)
         variants: dict[str, list[Json]] = {}
-        for x, w in self.pairs if features.column_loads else [(d, None) for d in DTYPES]:
+        of_columns = any(n.op == "load" and self._is_of_columns(n) for n in graph.nodes())
+        for x, w in self.pairs if of_columns else [(d, None) for d in DTYPES]:
             item = ITEM_SIZE[x]
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
@@ -197,6 +242,8 @@ class Emitter:
                 ladder = schedule.cluster_ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             elif kind == "loop":
                 ladder = (schedule.loop_tile(),)
+            elif kind == "runs":
+                ladder = schedule.runs_ladder(item)
             else:
                 ladder = schedule.ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             if kind == "cluster" and (x == "f64" or (w not in (None, x) and (x, x) in self.pairs)):
@@ -240,13 +287,17 @@ class Emitter:
                 template,
                 "row" if kind in ("pointwise", "cluster") else kind,
                 text,
-                features.sums,
+                sums,
                 params,
                 variants,
             ),
             graph,
             kind,
         )
+
+    def _is_of_columns(self, load: Node) -> bool:
+        """Whether an operand has the dtype W: one of span N, also where a kernel has a row for each of its values."""
+        return load.span == Span.COLS or self.record.spans.get(load.attr) == "N"
 
     def _finish(self, name: str, graph: Graph) -> Family:
         results = {n: v for n, v in graph.results.items() if not v.span & Span.ROWS}
@@ -370,12 +421,35 @@ def variant(
     }
 
 
+def _sums_of_runs(name: str, graph: Graph) -> Graph:
+    """Sums over the rows as sums along the columns, for rows of a run of columns each: a column operand has a value a row.
+
+    Raises:
+        TraceError: the sums depend on what a whole row has.
+    """
+    builder = Builder()
+    new: dict[int, Node] = {}
+    for node in graph.nodes():
+        builder.source, builder.name = node.source, node.name
+        args, attr = [new[a.index] for a in node.args], node.attr
+        if node.op in ("size", "column") or (node.is_reduction and node.attr == Span.COLS):
+            raise TraceError(f"{name}: a sum over the rows of a value that needs the whole row")
+        if node.is_reduction:
+            attr = Span.COLS
+        span = Span.ROWS if node.op == "load" and node.span == Span.COLS else node.span
+        new[node.index] = builder.make(node.op, *args, attr=attr, span=span)
+    return Graph({n: new[v.index] for n, v in graph.results.items()})
+
+
 def _sums_of(graph: Graph) -> list[Node]:
     return [n for n in graph.nodes() if n.is_reduction and n.attr == Span.ROWS]
 
 
 class _RowKernel:
-    """Text of the kernels that walk over rows: flat, pointwise, row, column and loop."""
+    """Text of the kernels that walk over rows: flat, pointwise, row, column, loop and runs.
+
+    One of class runs has a row for each run of columns that share the values of the column operands.
+    """
 
     def __init__(self, record: OpDef, name: str, graph: Graph, kind: str) -> None:
         self.record, self.name, self.graph, self.kind = record, name, graph, kind
@@ -393,7 +467,10 @@ class _RowKernel:
             raise TraceError(f"{name}: only sums may run over the rows")
         self.stores = {n: v for n, v in graph.results.items() if v.span & Span.ROWS and v.span != Span.ROWS}
         self.row_stores = {n: v for n, v in graph.results.items() if not v.span & Span.COLS}
-        self.looped = kind == "loop"
+        self.looped = kind in ("loop", "runs")
+        self.by_runs = record.columns.rule == "groups" and kind != "runs"
+        # Of those of a row the ones that are column operands elsewhere.
+        self.run_loads = [n for n in self.statistics if kind == "runs" and record.spans.get(n.attr) == "N"]
         self.names = Names({f"{n.attr}_vec" for n in loads})
         for n in [*loads, *self.scalars]:
             self.names.reserve(identifier(n.attr))
@@ -418,7 +495,7 @@ class _RowKernel:
         for n in self.column_loads:
             add("ptr", n.attr, f"const W* __restrict__ {n.attr}_ptr")
         for n in self.statistics:
-            number = "int64_t" if self._is_integer(n) else "compute_t<X>"
+            number = "int64_t" if self._is_integer(n) else "W" if n in self.run_loads else "compute_t<X>"
             add("ptr", n.attr, f"const {number}* __restrict__ {n.attr}_ptr")
         for n in self.numbers:
             add("ptr", n.attr, f"const compute_t<X>* __restrict__ {n.attr}_ptr")
@@ -426,10 +503,15 @@ class _RowKernel:
             add("ptr", name, f"{self._stored(name)}* __restrict__ {name}_ptr")
             if strided:
                 add("stride", name, f"int64_t {name}_stride")
-        for name in self.row_stores:
+        for name in self.row_stores if self.kind != "runs" else ():
             add("ptr", name, f"compute_t<X>* __restrict__ {name}_ptr")
-        if self.sums:
+        if self.sums or self.kind == "runs":
             add("partials", "", "compute_t<X>* __restrict__ partials")
+        if self.by_runs and self.column_loads:
+            add("run", "", "int64_t run")
+        if self.kind == "runs" or (self.by_runs and self.column_loads):
+            add("runs", "", "int64_t runs")
+            add("channels", "", "int64_t channels")
         for n in self.scalars:
             add("scalar", n.attr, f"compute_t<X> {identifier(n.attr)}")
         if strided:
@@ -443,8 +525,9 @@ class _RowKernel:
     # ---- pieces
 
     def text(self) -> str:
-        typenames = "class X" + (", class W" if self.column_loads else "")
-        names = "X" + (", W" if self.column_loads else "")
+        of_columns = bool(self.column_loads or self.run_loads)
+        typenames = "class X" + (", class W" if of_columns else "")
+        names = "X" + (", W" if of_columns else "")
         head = [
             *_title(self.record, self.name, self.kind),
             *_parameters(self.name, names, self.declared),
@@ -459,8 +542,8 @@ class _RowKernel:
         out = ["  using C = compute_t<X>;"]
         if any(PRIMITIVES[n.op].approximate for n in self.nodes if n.op in PRIMITIVES):
             # A sum over rows may be a result of more bits than the rows have.
-            summed = "  using A = Fine;" if self.sums else "  using A = accuracy_t<X>;"
-            out.append("  using A = accuracy_t<X, W>;" if self.column_loads else summed)
+            summed = "  using A = Fine;" if self.sums or self.kind == "runs" else "  using A = accuracy_t<X>;"
+            out.append("  using A = accuracy_t<X, W>;" if self.column_loads or self.run_loads else summed)
         out.append(
             f"  constexpr int V = kVector<X{', kN' if self.kind in ('row', 'pointwise', 'column') else ''}>;"
         )
@@ -505,9 +588,9 @@ class _RowKernel:
                 self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin")
             )
             out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
-        if self.sums:
+        if self.sums or self.kind == "runs":
             out.append("  let_next_kernel_begin();")
-        if not self.looped:
+        if not self.looped and not self.by_runs:
             for n in self.column_loads:
                 held = self._held(n)
                 out += [
@@ -528,7 +611,7 @@ class _RowKernel:
         ]
         if self.looped:
             out += [
-                f"    const {self._type(n)} {identifier(n.attr)} = live ? {n.attr}_ptr[row] : {self._type(n)}(0);"
+                f"    const {self._type(n)} {identifier(n.attr)} = live ? {self._of_row(n)} : {self._type(n)}(0);"
                 for n in self.statistics
             ]
         elif self.row_loads or self.statistics:
@@ -544,6 +627,11 @@ class _RowKernel:
                 f"      fetch(row, {', '.join(now)});",
                 "    }",
             ]
+        if self.by_runs and self.column_loads:
+            out.append("    const int64_t first_run = live ? row * runs % channels : 0;")
+            for n in filter(self._held, self.column_loads):
+                out.append(f"    Vec<W, V> {n.attr}_vec[P];")
+                out.append(f"    tile.load_runs({n.attr}_vec, {n.attr}_ptr + first_run, run);")
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
@@ -552,10 +640,16 @@ class _RowKernel:
         for k in range(1, self.last + 1):
             out += self._reduce(k, known)
             out += self._row_values(named.get(k, []), known)
-        for name, node in self.row_stores.items():
+        for i, (name, node) in enumerate(self.row_stores.items()):
             body = Body(self.names, known, "const C", approximate="<A>", element=False)
             lines, (value,) = body.emit([node])
             out += [f"    {line}" for line in lines]
+            if self.kind == "runs":
+                count = len(self.row_stores)
+                sample = f"(row / channels * {count} + {i})" if count > 1 else "row / channels"
+                place = f"{sample} * channels + row % channels"
+                out.append(f"    if (live && thread == 0) partials[{place}] = {value};")
+                continue
             out.append(f"    if (live && thread == 0 && {name}_ptr) {name}_ptr[row] = {value};")
         if self.stores or self.sums:
             out += self._last_pass(known, "    ")
@@ -571,6 +665,12 @@ class _RowKernel:
 
     def _is_integer(self, load: Node) -> bool:
         return load.attr in self.record.integers
+
+    def _of_row(self, statistic: Node) -> str:
+        """What a row has of an operand with one value a row, in a kernel that reads its rows again and again."""
+        if statistic in self.run_loads:
+            return f"C(widen({statistic.attr}_ptr[row % channels]))"
+        return f"{statistic.attr}_ptr[row{' / runs' if self.kind == 'runs' else ''}]"
 
     def _type(self, statistic: Node) -> str:
         return "int64_t" if self._is_integer(statistic) else "C"
@@ -637,9 +737,12 @@ class _RowKernel:
             if self.kind == "flat":
                 out.append(f"{indent}  tile.load({name}_vec, {name}_ptr);")
                 continue
+            place = f"row * {name}_stride"
+            if self.kind == "runs":
+                place = f"row / runs * {name}_stride + row % runs * N"
             out += [
                 f"{indent}  if (live)",
-                f"{indent}    tile.load({name}_vec, {name}_ptr + row * {name}_stride);",
+                f"{indent}    tile.load({name}_vec, {name}_ptr + {place});",
                 f"{indent}  else",
                 f"{indent}    clear({name}_vec);",
             ]
@@ -699,7 +802,12 @@ class _RowKernel:
         """Loads of the column operands that this pass reads, unless they stay in registers."""
         out = []
         for n in self.column_loads:
-            if self._reads(k, n) and self.looped:
+            if self.by_runs and self._reads(k, n) and not self._held(n):
+                out += [
+                    f"{indent}Vec<W, V> {n.attr}_vec[1];",
+                    f"{indent}tile.load_runs({n.attr}_vec[0], {'0' if self.looped else 'p'}, {n.attr}_ptr + first_run, run);",
+                ]
+            elif self._reads(k, n) and self.looped:
                 out += [
                     f"{indent}Vec<W, V> {n.attr}_vec[1];",
                     f"{indent}tile.load_columns({n.attr}_vec, {n.attr}_ptr);",
@@ -731,8 +839,8 @@ class _RowKernel:
             text = f"{n.attr}_vec[p][j]"
             spelled[n.index] = f"C({text})" if n.attr in self.graph.narrow else text
         for n in self.column_loads:
-            whole = self.looped or self._held(n)
-            spelled[n.index] = f"{n.attr}_vec[p][j]" if whole else f"{n.attr}_vec[kAhead ? p : 0][j]"
+            whole, one = self.looped or self._held(n), "0" if self.by_runs else "kAhead ? p : 0"
+            spelled[n.index] = f"{n.attr}_vec[p][j]" if whole else f"{n.attr}_vec[{one}][j]"
         return spelled
 
     def _pass(self, k: int, indent: str, loop: Sequence[str], *, by_vector: bool) -> list[str]:

@@ -130,7 +130,7 @@ class _Lowering:
         args = list(node.args)
         if node.target in _ON_SIZES:
             return self.builder.make(_ON_SIZES[node.target], *(self.operand(a) for a in args))
-        if node.target is torch.sym_float:
+        if node.target is torch.sym_float or (node.target is operator.floordiv and args[1] == 1):
             return self.operand(args[0])
         if name in ("sym_size", "size"):
             assert isinstance(args[0], torch.fx.Node)

@@ -231,7 +231,8 @@ def _keywords(
     cols: Any,
 ) -> dict[str, Any]:
     """The definition's keyword arguments in the canonical (rows, columns) call."""
-    fixed = {"ints": [cols], "int": -1}
+    # The canonical call of groups: one group of as many channels as there are columns, each of one position.
+    fixed = {"ints": [cols], "int": 1 if record.columns.rule == "groups" else -1}
     values: dict[str, Any] = {}
     for a in arguments:
         if a.kind == "tensor":

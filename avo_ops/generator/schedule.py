@@ -248,6 +248,18 @@ def loop_tile() -> Tile:
     return Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
 
 
+def runs_ladder(item: int) -> tuple[Tile, ...]:
+    """Sums over runs of columns, which are as long as a call has positions: from one number to an image of millions.
+
+    A run has a partial sum of its own, so a block has as many runs as keep its threads busy. Not measured yet.
+    """
+    vector = 16 // item
+    shapes = (
+        [(8, 4, 128), (256, 0, 256)] if item == 8 else [(1, 2, 128), (8, 4, 128), (32, 8, 128), (256, 0, 256)]
+    )
+    return tuple(Tile(t, 1, block, 1, t * p * vector) for t, p, block in shapes)
+
+
 def exact_tile(tile: Tile, width: int, item: int) -> Tile:
     """The tile of a kernel for one width: the same map, with no vector more than the width needs."""
     vectors = -(-width // (tile.threads * (16 // item)))

@@ -21,7 +21,7 @@ from .functional import gelu as _gelu
 from .functional import relu as _relu
 from .functional import sigmoid as _sigmoid
 from .functional import silu as _silu
-from .modules import GELU, LayerNorm, ReLU, RMSNorm, Sigmoid, SiLU, _parameter
+from .modules import GELU, GroupNorm, LayerNorm, ReLU, RMSNorm, Sigmoid, SiLU, _parameter
 
 _TYPES = frozenset({torch.Tensor, FakeTensor, FunctionalTensor})  # the latter two: under torch.export
 _DTYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
@@ -80,6 +80,24 @@ def norm_of(norm: Any) -> str | None:
     """The operator of a norm after an addition: of a module of ours that nothing hooks into."""
     found = _NORMS.get(type(norm))
     return found[0] if found is not None and _bare(norm) else None
+
+
+def norm_act_of(norm: Any, act: Any) -> str | None:
+    """The operator of an activation after a norm: modules of ours that nothing hooks into, or a function for the activation."""
+    if type(norm) is not GroupNorm or not _bare(norm):
+        return None
+    if type(act) is SiLU:  # in place or not: what it is given is nobody else's
+        return "group_norm_silu" if _bare(act) else None
+    silu = isinstance(act, _FUNCTION_TYPES) and FUNCTIONS.get(act, act) is _silu
+    return "group_norm_silu" if silu else None
+
+
+def norm_act(norm: Any, act: Any, x: Any) -> Any:
+    """act(norm(x))."""
+    operator = norm_act_of(norm, act)
+    if operator is None or not _alike(x, x):
+        return act(norm(x))
+    return call(operator, x, norm.num_groups, _parameter(norm, "weight"), _parameter(norm, "bias"), norm.eps)
 
 
 def gated(act: Any, gate: Any, up: Any) -> Any:

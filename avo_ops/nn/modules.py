@@ -53,6 +53,21 @@ class RMSNorm(torch.nn.RMSNorm):
         return call("rms_norm", x, self.normalized_shape, _parameter(self, "weight"), self.eps)
 
 
+class GroupNorm(torch.nn.GroupNorm):
+    r"""``torch.nn.GroupNorm`` on ``torch.ops.avo.group_norm``.
+
+    .. math:: y = \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} \cdot w + b
+
+    over each of ``num_groups`` groups of the channels of a sample; the input is (samples, channels, ...). Statistics in float32
+    (float64 for float64); the result has the shape, dtype and memory format of the input. Wu and He, "Group
+    Normalization", 2018.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        weight, bias = _parameter(self, "weight"), _parameter(self, "bias")
+        return call("group_norm", input, self.num_groups, weight, bias, self.eps)
+
+
 def _activation(
     twin: type[torch.nn.Module], operator: str, *settings: str, name: str | None = None
 ) -> type[torch.nn.Module]:
@@ -271,7 +286,7 @@ BCEWithLogitsLoss = _loss(
 
 LOSSES = (CrossEntropyLoss, MSELoss, HuberLoss, KLDivLoss, BCEWithLogitsLoss)
 TWINS: tuple[type[torch.nn.Module], ...] = (
-    LayerNorm, RMSNorm, ReLU, ReLU6, LeakyReLU, ELU, SELU, CELU, Hardtanh, Hardsigmoid, Hardswish, Mish, Sigmoid, Tanh,
-    LogSigmoid, Softplus, GELU, SiLU, GLU, Softmax, Softmax2d, LogSoftmax, Dropout, *LOSSES,
+    LayerNorm, RMSNorm, GroupNorm, ReLU, ReLU6, LeakyReLU, ELU, SELU, CELU, Hardtanh, Hardsigmoid, Hardswish, Mish, Sigmoid,
+    Tanh, LogSigmoid, Softplus, GELU, SiLU, GLU, Softmax, Softmax2d, LogSoftmax, Dropout, *LOSSES,
 )  # fmt: skip
 OWN = (QuickGELU, SquaredReLU, ReGLU, GEGLU, SwiGLU, SwiGLUOAI)

@@ -26,6 +26,7 @@ from .modules import (
     OWN,
     TWINS,
     Dropout,
+    GroupNorm,
     LayerNorm,
     LogSoftmax,
     QuickGELU,
@@ -40,7 +41,7 @@ Selection = str | type[torch.nn.Module] | Iterable[str | type[torch.nn.Module]]
 
 _OURS = (*TWINS, *OWN, BareRMSNorm)
 _NORMS = (LayerNorm, RMSNorm)
-_NO_ACTIVATIONS = {*_NORMS, *LOSSES, Softmax, Softmax2d, LogSoftmax, GLU, Dropout}
+_NO_ACTIVATIONS = {*_NORMS, *LOSSES, GroupNorm, Softmax, Softmax2d, LogSoftmax, GLU, Dropout}
 _ACTIVATIONS = (*set(TWINS) - _NO_ACTIVATIONS, QuickGELU, SquaredReLU)
 _RECORD = "_avo_replaced"  # attribute of a changed module: what restore() needs
 
@@ -135,10 +136,10 @@ def replace(
     - Norms, activations, softmax, losses: those of ``torch.nn`` that :mod:`avo_ops.nn` has a twin of, subclasses of them
       that define nothing but a constructor, the activations of transformers, and RMS and layer norms written
       out in a forward (Llama's, T5's, Gemma's, Cohere's), known by their formula whatever their class is called.
-    - Blocks whose forward says ``act(gate) * up`` or ``norm(x + residual)`` (and the same over local variables):
-      gated MLPs become ``swiglu``, ``geglu``, ``reglu`` or ``sigmoid_gate``, of two tensors or of the halves of
-      one, and additions before a norm ``add_rms_norm`` and ``add_layer_norm``. The class that they get is a
-      subclass of theirs with another forward, made of the source of their own.
+    - Blocks whose forward says ``act(gate) * up``, ``norm(x + residual)`` or ``act(norm(x))`` (and the same over local
+      variables): gated MLPs become ``swiglu``, ``geglu``, ``reglu`` or ``sigmoid_gate``, of two tensors or of the halves of
+      one, additions before a norm ``add_rms_norm`` and ``add_layer_norm``, and a SiLU after a group norm
+      ``group_norm_silu``. The class that they get is a subclass of theirs with another forward, made of the source of their own.
 
     They stay the same objects: parameters, buffers, hooks, dtype, device and sharing are untouched.
     :func:`restore` undoes it; a second call finds nothing more to do. Hooks on an activation or a norm, or
@@ -382,6 +383,8 @@ def _visit_forward(
     }
     for i, operator in found.items():
         callee = known.sites[i].module(module)
+        if known.sites[i].kind == "act":
+            continue  # most activations after a norm are none of ours
         if operator is None and isinstance(callee, _NORMS if known.sites[i].kind == "norm" else _ACTIVATIONS):
             part = known.sites[i].callee.removeprefix("self.")
             reason = f"no fused operator for its {part}, {_class_name(type(callee))}"
@@ -421,9 +424,10 @@ def _with_their_parts(places: list[tuple[str, torch.nn.Module]], chosen: set[int
     for _, module in places:
         known = sites_of(type(module)) if id(module) in chosen else None
         for site in known.sites if known is not None else ():
-            part = site.module(module)
-            if part is not None and isinstance(_rule_for(type(part)), Rule):
-                found.add(id(part))
+            parts = [p for p in site.modules(module) if isinstance(_rule_for(type(p)), Rule)]
+            if site.inner is not None and not any(isinstance(p, torch.nn.GroupNorm) for p in parts):
+                continue
+            found |= {id(part) for part in parts}
     return found
 
 

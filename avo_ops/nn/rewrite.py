@@ -4,6 +4,7 @@ A *site* is a place of a forward where one operator does what its source says in
 
     act(gate) * up                              also over locals, and where gate and up are halves of one tensor
     norm(x + residual), or total = x + residual; ... norm(total) ...
+    act(norm(x)), or h = norm(x); ... act(h) ... in the next statement
 
 The new forward is a method of a subclass of the class, so that ``isinstance``, ``super()``, the class's name and
 whatever wraps it (gradient checkpointing, hooks) stay as they are; what it calls (``fused``) decides at each call whether
@@ -32,6 +33,7 @@ from .source import SCOPES, Source, compiled, definition, path, source_of, targe
 _HELPERS = {
     "_avo_gated": staticmethod(fused.gated),
     "_avo_gated_packed": staticmethod(fused.gated_packed),
+    "_avo_norm_act": staticmethod(fused.norm_act),
     "_avo_add_norm": staticmethod(fused.add_norm),
     "_avo_add_norm_kept": staticmethod(fused.add_norm_kept),
 }
@@ -41,16 +43,19 @@ _HELPERS = {
 class Site:
     """One place: what is called there, as names joined by dots, and the nodes that take the place of others (by id)."""
 
-    kind: str  # "gate" or "norm"
+    kind: str  # "gate", "norm" or "act"
     callee: str
     gate_first: bool | None  # of halves of one tensor
     new: dict[int, Callable[[ast.AST], ast.AST | list[ast.stmt]]]
+    inner: str | None = None  # of an act: the norm before it
 
     def operator(self, module: torch.nn.Module, names: dict[str, Any]) -> str | None:
         """The operator that will run here as the module is now; None if nothing is to be gained."""
         callee = _resolve(self.callee, module, names)
         if self.kind == "norm":
             return fused.norm_of(callee)
+        if self.inner is not None:
+            return fused.norm_act_of(_resolve(self.inner, module, names), callee)
         gate = fused.gate_of(callee)
         return gate and (gate.packed if self.gate_first == gate.gate_first else gate.pair)
 
@@ -58,6 +63,11 @@ class Site:
         """What is called there, if it is a module."""
         found = _resolve(self.callee, module, {})
         return found if isinstance(found, torch.nn.Module) else None
+
+    def modules(self, module: torch.nn.Module) -> list[torch.nn.Module]:
+        """All modules that are called there."""
+        found = [_resolve(name, module, {}) for name in (self.callee, self.inner) if name is not None]
+        return [one for one in found if isinstance(one, torch.nn.Module)]
 
 
 def _resolve(dotted: str, module: torch.nn.Module, names: dict[str, Any]) -> Any:
@@ -102,8 +112,8 @@ def _sites(method: ast.FunctionDef) -> Iterator[Site]:
     local = (names | {n.arg for n in ast.walk(method) if isinstance(n, ast.arg)}) - {"self"}
     for block in _blocks(method):
         for place in range(len(block)):
-            for site in (*_sums(block, place), *_gates(method, block, place)):
-                if site.callee.split(".")[0] not in local:
+            for site in (*_sums(block, place), *_gates(method, block, place), *_acts(method, block, place)):
+                if not {name.split(".")[0] for name in (site.callee, site.inner or "self")} & local:
                     yield site
 
 
@@ -351,6 +361,52 @@ def _is_sum(node: ast.expr) -> bool:
 
 def _added(kind: str, norm: ast.expr, total: ast.BinOp) -> ast.Call:
     return _helper(f"_avo_add_norm{kind}", norm, total.left, total.right)
+
+
+def _acts(method: ast.FunctionDef, block: list[ast.stmt], place: int) -> Iterator[Site]:
+    """act(norm(x)) in a statement; or h = norm(x), and act(h) is the first call of the next one, which alone reads h."""
+    gates = _factors(block[place])
+    for node in _own(block[place]):
+        outer = _call_of_one(node)
+        inner = _call_of_one(outer[1].args[0]) if outer is not None and id(node) not in gates else None
+        if outer is None or inner is None or not inner[0].startswith("self."):
+            continue
+
+        def alone(node: ast.AST) -> ast.AST:
+            act: Any = node
+            return _helper("_avo_norm_act", act.args[0].func, act.func, act.args[0].args[0])
+
+        yield Site("act", outer[0], None, {id(node): alone}, inner[0])
+    name = target(block[place])
+    if name is None or place + 1 == len(block):
+        return
+    inner, after = _call_of_one(block[place].value), block[place + 1]  # type: ignore[attr-defined]
+    value = (
+        getattr(after, "value", None) if isinstance(after, ast.Assign | ast.AnnAssign | ast.Return) else None
+    )
+    if inner is None or value is None or not inner[0].startswith("self."):
+        return
+    outer = _call_of_one(next(_calls(value), None))
+    if outer is None or not isinstance(outer[1].args[0], ast.Name) or outer[1].args[0].id != name:
+        return
+    if id(outer[1]) in _factors(after) or len(_loads(after, name)) != 1:
+        return
+    if not _is_dead_after(method, block, place, place + 1, name):
+        return
+    norm = inner[1].func
+
+    def second(node: ast.AST) -> ast.AST:
+        act: Any = node
+        return _helper("_avo_norm_act", copy.deepcopy(norm), act.func, act.args[0])
+
+    first: Callable[[ast.AST], ast.AST] = lambda node: node.args[0]  # type: ignore[attr-defined]  # noqa: E731
+    yield Site("act", outer[0], None, {id(inner[1]): first, id(outer[1]): second}, inner[0])
+
+
+def _factors(statement: ast.stmt) -> set[int]:
+    """The sides of products, by id: what may be a gate."""
+    products = [n for n in _own(statement) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
+    return {id(side) for product in products for side in (product.left, product.right)}
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------

@@ -17,13 +17,50 @@ _REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "amax": torch
 
 @dataclass(frozen=True)
 class Space:
-    """Rows and columns of one call: which dims of the primary tensor they are, and the dtype of the math."""
+    """Rows and columns of one call: which dims of the primary tensor they are, and the dtype of the math.
+
+    ``channels``: where a row is a group of channels, their number. Dim 1 of a tensor of shape (samples, channels, ...) is then
+    two dims of the space, groups and the channels of one, and what spans the columns has a value for each channel.
+    """
 
     sizes: tuple[Any, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
+    channels: Any = None
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape of the primary tensor."""
+        return self.sizes if self.channels is None else (self.sizes[0], self.channels, *self.sizes[3:])
+
+    def split(self, value: Tensor, span: str) -> Tensor:
+        """A tensor of a call in the dims of the space."""
+        if self.channels is None:
+            return value
+        if span == "MN":
+            parts: Tensor = value.unflatten(1, self.sizes[1:3])  # type: ignore[no-untyped-call]
+            return parts
+        return value.unsqueeze(-1) if span == "M" else value.reshape(self._of_channels)
+
+    def joined(self, value: Tensor, span: str) -> Tensor:
+        """The other way, of a value that may have a size of 1 in place of another."""
+        if self.channels is None or value.dim() < len(self.sizes):
+            return value
+        if span == "MN":
+            return value.expand(self.sizes).flatten(1, 2)
+        return value.squeeze(-1) if span == "M" else value.expand(1, *self._of_channels).reshape(-1)
+
+    @property
+    def _of_channels(self) -> tuple[Any, ...]:
+        return (*self.sizes[1:3], *(1,) * (len(self.sizes) - 3))
+
+    def reduced(self, axis: str) -> tuple[int, ...]:
+        """The dims along which a reduction over the rows ("M") or the columns runs."""
+        if axis == "M" and self.channels is not None:
+            return (0, *range(3, len(self.sizes)))
+        return self.dims(axis)
 
     def dims(self, axis: str) -> tuple[int, ...]:
         return self.rows if axis == "M" else self.columns
@@ -101,7 +138,7 @@ class Expression:
         if op in _REDUCTIONS:
             value = operands[0]
             shift = len(space.sizes) - value.dim()
-            dims = [d - shift for d in space.dims(attr) if d >= shift]
+            dims = [d - shift for d in space.reduced(attr) if d >= shift]
             # Without rows (all dims are columns) there is one row; torch would take [] for all dims.
             return _REDUCTIONS[op](value, dims, keepdim=True) if dims else value
         result: Tensor = TORCH[op](*operands)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from .expression import Space
 from .plan import Op, Return
@@ -110,6 +111,8 @@ def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, 
     if op.rule == "last":
         return (rank - 1,)
     argument, value = op.arguments[op.rule_argument].name, args[op.rule_argument]
+    if op.rule == "groups":
+        return tuple(range(2, rank))
     if op.rule == "dim":
         span = max(rank, 1)
         if not -span <= value < span:
@@ -133,6 +136,25 @@ def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, 
     for own, given in zip(sizes[rank - len(value) :], value, strict=True):
         torch._check(own == given, message)  # type: ignore[no-untyped-call]
     return tuple(range(rank - len(value), rank))
+
+
+def _split_channels(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shape of a call whose rows are groups of channels: (samples, groups, channels of one, ...)."""
+    name, argument = op.arguments[op.primary].name, op.arguments[op.rule_argument].name
+    groups = args[op.rule_argument]
+    if not 2 <= len(sizes) < MAX_DIMS:
+        raise _fail(
+            op,
+            f"{name} must have 2 to {MAX_DIMS - 1} dimensions (samples, channels, ...), but has shape {_shape(sizes)}",
+        )
+    torch._check(  # type: ignore[no-untyped-call]
+        groups >= 1 and sizes[1] % groups == 0,
+        lambda: (
+            f"{op.subject}: {argument} must divide the number of channels, {sizes[1]} (dimension 1 of {name}), "
+            f"but is {groups}"
+        ),
+    )
+    return (sizes[0], groups, sizes[1] // groups, *sizes[2:])
 
 
 def _common_shape(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
@@ -165,6 +187,7 @@ def _check_spans(op: Op, args: Sequence[Any], space: Space) -> None:
     columns = {
         "trailing": op.arguments[op.rule_argument].name,
         "dim": f"dimension {space.columns[0] if space.columns else 0} of {primary}",
+        "groups": f"dimension 1 of {primary}",
     }.get(op.rule, f"the last dimension of {primary}")
     what = {
         "N": columns,
@@ -210,11 +233,15 @@ def space_of(op: Op, args: Sequence[Any]) -> Space:
 def space_of_tensors(op: Op, args: Sequence[Any]) -> Space:
     """As :func:`space_of`, of a call that may lack tensors."""
     sizes = _common_shape(op, args)
+    channels = None
+    if op.rule == "groups":
+        sizes = _split_channels(op, args, sizes)
+        channels = args[op.primary].shape[1]
     columns = _columns(op, args, sizes)
     rows = tuple(d for d in range(len(sizes)) if d not in columns)
     double = any(args[i] is not None and args[i].dtype == torch.float64 for i in op.tensors)
     dtype = torch.float64 if double else torch.float32
-    space = Space(sizes, rows, columns, dtype, args[op.primary].device)
+    space = Space(sizes, rows, columns, dtype, args[op.primary].device, channels)
     _check_spans(op, args, space)
     return space
 
@@ -222,10 +249,12 @@ def space_of_tensors(op: Op, args: Sequence[Any]) -> Space:
 def span_shape(span: str, space: Space) -> tuple[Any, ...]:
     """The shape of a tensor of this span."""
     if span == "MN":
-        return space.sizes
+        return space.shape
+    if span == "N" and space.channels is not None:
+        return (space.channels,)
     if span == "N":
         return tuple(space.sizes[d] for d in space.columns)
-    return tuple(1 if d in space.columns else s for d, s in enumerate(space.sizes))
+    return tuple(1 if d in space.columns else s for d, s in enumerate(space.sizes))[: len(space.shape)]
 
 
 def shape_of(op: Op, like: Any, space: Space) -> tuple[Any, ...]:
@@ -266,6 +295,13 @@ def is_dense(tensor: Tensor) -> bool:
     return True
 
 
+def memory_format(op: Op, primary: Tensor) -> torch.memory_format:
+    """That of the results of an operator over channels: of the primary tensor, as torch finds it from its strides."""
+    if op.rule != "groups" or primary.dim() not in (4, 5):
+        return torch.contiguous_format
+    return suggest_memory_format(primary)
+
+
 def keeps_strides(op: Op, primary: Tensor, space: Space) -> bool:
     """Whether results have the strides of the primary tensor: pointwise ones of a dense one, as in torch."""
     return op.rule == "flat" and tuple(primary.shape) == space.sizes and is_dense(primary)
@@ -276,7 +312,9 @@ def allocate(op: Op, ret: Return, args: Sequence[Any], space: Space) -> Tensor:
     primary, dtype = args[op.primary], return_dtype(op, ret, args, space)
     if ret.span == "MN" and keeps_strides(op, primary, space):
         return torch.empty_like(primary, dtype=dtype)
-    return torch.empty(shape_of(op, ret, space), dtype=dtype, device=space.device)
+    shape = shape_of(op, ret, space)
+    layout = memory_format(op, primary) if ret.span == "MN" else torch.contiguous_format
+    return torch.empty(shape, dtype=dtype, device=space.device, memory_format=layout)
 
 
 def returned(op: Op, args: tuple[Any, ...]) -> tuple[bool, ...]:

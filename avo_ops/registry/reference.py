@@ -12,6 +12,7 @@ from ..definitions.record import put_together
 from .expression import Space
 from .layout import (
     keeps_strides,
+    memory_format,
     return_dtype,
     returned,
     shape_of,
@@ -41,7 +42,7 @@ def _widened(op: Op, args: Sequence[Any], space: Space) -> list[Any]:
             wide = value.to(torch.int64 if a.integer else space.dtype)
             if a.span == "1":
                 wide = wide.reshape(())
-            out.append(wide.expand(space.sizes) if i in op.elements and len(op.elements) > 1 else wide)
+            out.append(wide.expand(space.shape) if i in op.elements and len(op.elements) > 1 else wide)
     return out
 
 
@@ -62,7 +63,8 @@ def _nothing(op: Op, ret: Return, args: Sequence[Any], space: Space) -> Tensor:
 def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Space) -> Tensor:
     """A result in the shape, dtype and layout that a kernel gives it, in memory of its own."""
     shape = shape_of(op, ret, space)
-    if ret.span == "N" and space.rows:
+    value = space.joined(value, ret.span)
+    if ret.span == "N" and space.rows and space.channels is None:
         if not ret.parts:
             value = value.expand([1 if d in space.rows else s for d, s in enumerate(space.sizes)])
         value = value.reshape(shape)
@@ -71,7 +73,8 @@ def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Sp
         out = out.expand(shape)
     primary = args[op.primary]
     if ret.span != "MN" or not keeps_strides(op, primary, space):
-        out = out.contiguous()
+        layout = memory_format(op, primary) if ret.span == "MN" else torch.contiguous_format
+        out = out.contiguous(memory_format=layout)
     elif out.stride() != primary.stride():
         out = torch.empty_like(primary, dtype=out.dtype).copy_(out)
     return out.clone() if any(out is args[i] for i in op.tensors) else out
@@ -117,6 +120,8 @@ def _operands(op: Op, args: Sequence[Any], space: Space) -> dict[str, Any]:
     for a, value in zip(op.arguments, _widened(op, args, space), strict=True):
         if a.kind == "tensor" and a.span == "N" and value is not None and op.rule == "dim":
             value = value.reshape([1 if d in space.rows else -1 for d in range(len(space.sizes))])
+        if a.kind == "tensor" and value is not None:
+            value = space.split(value, a.span)
         values[a.name] = value
         if a.parts and value is not None:
             dim = space.columns[0] - len(space.sizes)
@@ -170,7 +175,10 @@ def statistics(op: Op, known: Sequence[str], names: Sequence[str]) -> Callable[.
         args = [like if v is None and i in op.elements else v for i, v in enumerate(args)]
         space = replace(space_of_tensors(op, args), dtype=dtype)
         expression = case.expression
-        at_hand = {expression.results[n]: t.to(dtype) for n, t in zip(known, results, strict=True)}
+        at_hand = {
+            expression.results[n]: space.split(t.to(dtype), by_name[n].span)
+            for n, t in zip(known, results, strict=True)
+        }
         found = expression.evaluate(names, _operands(op, args, space), space, at_hand)
         return [_finished(op, by_name[n], found[n], args, space) for n in names]
 

@@ -2,8 +2,9 @@
 //
 // A call is an iteration space of M rows by N columns. A row number r is a mixed-radix number over the row
 // dimensions, outermost first: the last of `row_sizes` runs fastest. Element (r, c) of an operand lies at
-//   data + col_stride * c + sum over i of row_strides[i] * digit_i(r)     (all strides in elements).
-// A span-N operand has row strides 0, a span-M operand a column stride 0, an operand that is not there (an
+//   data + col_stride * c + sum over i of row_strides[i] * digit_i(r)     (all strides in elements),
+// or, where it has run columns that lie apart, at col_stride * (c % run) + run_stride * (c / run) in place of the
+// first. A span-N operand has row strides 0, a span-M operand a column stride 0, an operand that is not there (an
 // optional argument, a result that nobody wants) has data == nullptr.
 #ifndef AVO_OPS_CSRC_CPU_ABI_H
 #define AVO_OPS_CSRC_CPU_ABI_H
@@ -37,6 +38,7 @@ typedef struct AvoOperand {
   int32_t dtype;
   int32_t panelled; // class row: neighbouring rows lie nearer than neighbouring columns: brought panel_rows at a time
   int64_t col_stride;
+  int64_t run, run_stride; // run 0: all columns have one stride
   int64_t row_strides[AVO_MAX_ROW_DIMS];
 } AvoOperand;
 
@@ -47,7 +49,11 @@ typedef struct AvoCpuArgs {
   int32_t row_dims;   // at least 1
   int32_t panel_rows; // 1 where no operand is panelled; a row buffer of class row has room for so many rows
   int64_t row_sizes[AVO_MAX_ROW_DIMS];
-  void *partials; // compute dtype, [chunk][sum][N]; null when the kernel has no sums
+  // Where runs of columns share values of the span-N operands and sums: columns of a run, runs of a row, and rows after
+  // which the values come again. A span-N operand then has row strides, and a column stride from run to run.
+  int64_t run, runs, groups;
+  int64_t sum_columns; // N, or groups * runs
+  void *partials;      // compute dtype, [chunk][sum][sum_columns]; null when the kernel has no sums
 } AvoCpuArgs;
 
 // Class row: the column range is always [0, N). Class pointwise: any range. A kernel with sums zeroes the

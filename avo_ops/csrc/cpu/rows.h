@@ -303,7 +303,7 @@ AVO_INLINE int64_t row_offset(const AvoCpuArgs *a, const AvoOperand &operand, in
   return a->row_dims == 1 ? row * operand.row_strides[0] : folded_row_offset(a, operand, row);
 }
 template <class C> AVO_INLINE bool lies_ready(const AvoOperand &operand, int64_t n) {
-  return operand.dtype == kDtype<C> && (operand.col_stride == 1 || n == 1);
+  return operand.dtype == kDtype<C> && (operand.col_stride == 1 || n == 1) && operand.run == 0;
 }
 
 // Columns [c0, c0 + n) of a row of an input: where they lie if they can be used there, else converted into
@@ -474,9 +474,9 @@ AVO_INLINE void close_row(const AvoCpuArgs *a, int operand, int64_t row, const R
 
 // ---- column sums --------------------------------------------------------------------------------
 
-// The N partial sums `k` of `sums` that chunk `chunk` of the rows adds up.
+// The partial sums `k` of `sums` that chunk `chunk` of the rows adds up.
 template <class C> AVO_INLINE C *partial_row(const AvoCpuArgs *a, int64_t chunk, int64_t sums, int64_t k) {
-  return (C *)a->partials + (chunk * sums + k) * a->N;
+  return (C *)a->partials + (chunk * sums + k) * a->sum_columns;
 }
 // Zeroes those of the columns [begin, end): of a kernel of class pointwise, which owns those only, or all.
 template <class C>

@@ -162,16 +162,124 @@ AVO_NOINLINE void panel_out(const C *from, int64_t pitch, T *to, int64_t row_str
   }
 }
 
+// ---- runs of columns that lie apart -------------------------------------------------------------
+
+// Less than a vector of elements, as pieces that may overlap.
+template <int kBytes> AVO_INLINE bool copy_by(char *to, const char *from, int64_t bytes) {
+  if (bytes < kBytes) return false;
+  for (int64_t i = 0; i + kBytes <= bytes; i += kBytes) __builtin_memcpy(to + i, from + i, kBytes);
+  __builtin_memcpy(to + bytes - kBytes, from + bytes - kBytes, kBytes);
+  return true;
+}
+template <class T> AVO_INLINE void copy_few(T *to, const T *from, int64_t count) {
+  const int64_t bytes = count * int64_t(sizeof(T));
+  char *const out = (char *)to;
+  const char *const in = (const char *)from;
+  if (!copy_by<16>(out, in, bytes) && !copy_by<8>(out, in, bytes) && !copy_by<4>(out, in, bytes))
+    copy_by<2>(out, in, bytes);
+}
+
+// The 16 columns of up to 16 runs, column by column, and each run by itself: a tile is turned in a cache of its own.
+template <class C> struct Tile {
+  C at[kLanes][kLanes];
+
+  AVO_INLINE void to_runs(C *to, int64_t pitch, int64_t runs) const {
+    repeat<kLanes / 4>([&](auto q) AVO_LAMBDA {
+      Vec<C> v[4];
+      repeat<4>([&](auto j) AVO_LAMBDA { v[j] = Vec<C>::load(at[4 * q + j]); });
+      store_transposed(v, to + 4 * q, pitch, runs);
+    });
+  }
+  AVO_INLINE void from_runs(const C *from, int64_t pitch, int64_t runs) {
+    repeat<kLanes / 4>([&](auto q) AVO_LAMBDA {
+      Vec<C> v[4];
+      load_transposed(v, from + 4 * q, pitch, runs);
+      repeat<4>([&](auto j) AVO_LAMBDA { v[j].store(at[4 * q + j]); });
+    });
+  }
+};
+
+constexpr int64_t kAhead = 2 * kLanes; // columns that are fetched ahead
+// Whether neighbouring columns lie farther from each other than neighbouring runs, which touch: channels_last.
+AVO_INLINE bool by_tiles(const AvoOperand &operand) { return operand.run_stride == 1 && operand.col_stride > 1; }
+
+template <class T, class C> AVO_NOINLINE void runs_in(const AvoOperand &operand, const T *from, C *to, int64_t n) {
+  const int64_t run = operand.run, runs = n / run, stride = operand.col_stride, whole = run / kLanes * kLanes;
+  const bool tiles = by_tiles(operand);
+  for (int64_t r = 0; tiles && r < runs; r += kLanes) {
+    const int64_t count = runs - r < kLanes ? runs - r : kLanes;
+    for (int64_t c = 0; c < whole; c += kLanes) {
+      Tile<C> tile;
+      for (int64_t j = 0; j < kLanes; ++j) {
+        const T *column = from + r + (c + j) * stride;
+        __builtin_prefetch(column + kAhead * stride, 0, 2); // each column is a line of its own
+        if ((run - 1 - c - j) * stride >= kLanes - count) { // a whole vector ends before the operand does
+          load_as(column, C()).store(tile.at[j]);
+        } else {
+          T lanes[kLanes] = {};
+          copy_few(lanes, column, count);
+          load_as(lanes, C()).store(tile.at[j]);
+        }
+      }
+      tile.to_runs(to + r * run + c, run, count);
+    }
+  }
+  const int64_t begin = tiles ? whole : 0;
+  for (int64_t r = 0; begin < run && r < runs; ++r) {
+    C rest[kLanes];
+    C *const out = to + r * run + begin;
+    if (begin == 0) {
+      convert_in(from + r * operand.run_stride, stride, out, run);
+    } else { // which writes whole vectors: not into the next run, that is there
+      convert_in(from + r * operand.run_stride + begin * stride, stride, rest, run - begin);
+      copy_few(out, rest, run - begin);
+    }
+  }
+}
+
+template <class C, class T> AVO_NOINLINE void runs_out(const AvoOperand &operand, const C *from, T *to, int64_t n) {
+  const int64_t run = operand.run, runs = n / run, stride = operand.col_stride, whole = run / kLanes * kLanes;
+  const bool tiles = by_tiles(operand);
+  for (int64_t r = 0; tiles && r < runs; r += kLanes) {
+    const int64_t count = runs - r < kLanes ? runs - r : kLanes;
+    for (int64_t c = 0; c < whole; c += kLanes) {
+      Tile<C> tile;
+      tile.from_runs(from + r * run + c, run, count);
+      for (int64_t j = 0; j < kLanes; ++j) {
+        T *column = to + r + (c + j) * stride;
+        __builtin_prefetch(column + kAhead * stride, 1, 2);
+        const Vec<C> v = Vec<C>::load(tile.at[j]);
+        if (count == kLanes) {
+          store_as(column, v);
+        } else {
+          T lanes[kLanes];
+          store_as(lanes, v);
+          copy_few(column, lanes, count);
+        }
+      }
+    }
+  }
+  const int64_t begin = tiles ? whole : 0;
+  for (int64_t r = 0; begin < run && r < runs; ++r)
+    convert_out(from + r * run + begin, to + r * operand.run_stride + begin * stride, stride, run - begin);
+}
+
 } // namespace
 
 // ---- what rows.h declares -----------------------------------------------------------------------
 
 #define AVO_STAGING(C)                                                                                                 \
   void stage_in(const AvoOperand &operand, int64_t offset, C *to, int64_t n) {                                         \
-    by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_in(data + offset, operand.col_stride, to, n); });           \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA {                                                                     \
+      if (operand.run) runs_in(operand, data + offset, to, n);                                                         \
+      else convert_in(data + offset, operand.col_stride, to, n);                                                       \
+    });                                                                                                                \
   }                                                                                                                    \
   void stage_out(const AvoOperand &operand, int64_t offset, const C *from, int64_t n) {                                \
-    by_dtype(operand, [&](auto *data) AVO_LAMBDA { convert_out(from, data + offset, operand.col_stride, n); });        \
+    by_dtype(operand, [&](auto *data) AVO_LAMBDA {                                                                     \
+      if (operand.run) runs_out(operand, from, data + offset, n);                                                      \
+      else convert_out(from, data + offset, operand.col_stride, n);                                                    \
+    });                                                                                                                \
   }                                                                                                                    \
   void panel_in(const AvoOperand &operand, int64_t offset, int64_t row_stride, C *to, int64_t pitch, int64_t rows,     \
                 int64_t n) {                                                                                           \

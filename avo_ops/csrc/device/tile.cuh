@@ -11,6 +11,12 @@ template <int V, class X> AVO_INLINE bool starts_at_chunk(const X *row, int64_t 
   return V == 1 || ((uint64_t(row) | uint64_t(stride * int64_t(sizeof(X)))) & (kBytes - 1)) == 0;
 }
 
+// Of numbers that are not negative; by 32 bits where they have no more, which takes a fifth of the instructions.
+AVO_INLINE int quotient(int a, int b) { return int(uint32_t(a) / uint32_t(b)); }
+AVO_INLINE int64_t quotient(int64_t a, int64_t b) {
+  return (uint64_t(a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
+}
+
 // T threads share a row; vector p of thread t holds the columns [(p * T + t) * V, ... + V) of the tile. The map does
 // not depend on addresses: rows that start between two 16-byte chunks are read by chunks and shifted into place. kN >
 // 0: the number of columns is known at compile time, and every row and operand starts at a chunk; kWholeChunks: that
@@ -87,6 +93,34 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   template <class W> AVO_INLINE void load_columns(Vec<W, V> (&v)[P], const W *__restrict__ operand) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) load_columns(v[p], p, operand);
+  }
+
+  // Load vector p of an operand that has a value for each run of `run` columns. A vector may reach over several runs.
+  template <class W> AVO_INLINE void load_runs(Vec<W, V> &v, int p, const W *__restrict__ operand, int64_t run) const {
+    const Index own = left(p) < V ? left(p) : Index(V), begin = column(p);
+    if (own <= 0) return v.clear();
+    Index index = quotient(begin, Index(run)), rest = Index(run) - (begin - index * Index(run));
+    compute_t<W> value[V];
+    if (rest >= own) {
+      const compute_t<W> one = widen(operand[index]);
+#pragma unroll
+      for (int j = 0; j < V; ++j) value[j] = one;
+    } else {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        value[j] = Index(j) < own ? widen(operand[index]) : compute_t<W>(0);
+        if (--rest == 0) {
+          rest = Index(run);
+          ++index;
+        }
+      }
+    }
+    v.pack(value);
+  }
+
+  template <class W> AVO_INLINE void load_runs(Vec<W, V> (&v)[P], const W *__restrict__ operand, int64_t run) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) load_runs(v[p], p, operand, run);
   }
 
   // Store vector p of a row; every thread of the warp must call, `live` says whether the row exists.

@@ -28,8 +28,11 @@ void fill_params(const Plan &plan, const StepPlan &step, const Arguments &args, 
                  ? bits(plan.operands[param.index].row_strides[0])
                  : 0;
       break;
-    case ParamKind::M: slot = bits(plan.M); break;
-    case ParamKind::N: slot = bits(plan.N); break;
+    case ParamKind::M: slot = bits(rows_of(plan, step)); break;
+    case ParamKind::N: slot = bits(columns_of(plan, *step.step)); break;
+    case ParamKind::Run: slot = bits(plan.run); break;
+    case ParamKind::Runs: slot = bits(plan.runs); break;
+    case ParamKind::Channels: slot = bits(plan.channels); break;
     case ParamKind::Aligned: slot = bits(static_cast<int32_t>(step.aligned)); break;
     case ParamKind::Scalar: {
       double value = scalar_value(plan, args, param.index);

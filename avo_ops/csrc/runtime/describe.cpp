@@ -145,8 +145,11 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
   case ParamKind::Stride:
     return join("stride:", operand_name(op, param.index), "=",
                 plan.exists(param.index) ? plan.operands[param.index].row_strides[0] : 0);
-  case ParamKind::M: return join("M=", plan.M);
-  case ParamKind::N: return join("N=", plan.N);
+  case ParamKind::M: return join("M=", rows_of(plan, step));
+  case ParamKind::N: return join("N=", columns_of(plan, *step.step));
+  case ParamKind::Run: return join("run=", plan.run);
+  case ParamKind::Runs: return join("runs=", plan.runs);
+  case ParamKind::Channels: return join("channels=", plan.channels);
   case ParamKind::Aligned: return join("aligned=", step.aligned);
   case ParamKind::Scalar: return join(op.args[param.index].name, "=", scalar_value(plan, args, param.index));
   case ParamKind::Partials: return join("partials:", step.workspace);
@@ -206,7 +209,7 @@ std::string describe_cuda(const Plan &plan, const Arguments &args) {
   }
   text += unaligned;
   for (int i = 0; i < plan.workspace_count; ++i)
-    text += join("workspace ", plan.workspaces[i].groups, " ", plan.workspaces[i].sums, " ", plan.N, "\n");
+    text += join("workspace ", plan.workspaces[i].groups, " ", plan.workspaces[i].sums, " ", plan.sum_columns, "\n");
   return text;
 }
 

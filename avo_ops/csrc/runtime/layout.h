@@ -75,6 +75,20 @@ inline bool is_dense(const int64_t *sizes, int ndim, const int64_t *strides, con
   return true;
 }
 
+// Whether torch takes the tensor for one of memory format channels_last (four dims, or five), as its
+// suggest_memory_format does: not by whether it is dense, but by the order of the strides.
+inline bool is_channels_last(const int64_t *sizes, const int64_t *strides, int ndim) {
+  if ((ndim != 4 && ndim != 5) || strides[1] == 0) return false;
+  int64_t least = 0;
+  for (int k = 0; k < ndim; ++k) {
+    int d = k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k; // 1, the last, ..., 2, 0
+    if (sizes[d] == 0 || strides[d] < least) return false;
+    if (d == 0 && least == strides[1]) return false; // one channel and one position: contiguous as well
+    least = strides[d] * (sizes[d] > 1 ? sizes[d] : 1);
+  }
+  return true;
+}
+
 // The one stride with which a run of dimensions can be walked; false if there is none. 1 element: stride 1.
 inline bool merged_stride(const int64_t *sizes, const int64_t *strides, const int *order, int begin, int end,
                           int64_t *stride) {

@@ -68,7 +68,7 @@ void check_tensor(const Op &op, const ArgSpec &spec, const TensorView &tensor, c
     fail(op.subject, ": ", spec.name, " must have at most ", kMaxDims, " dimensions, but has ", tensor.ndim);
 }
 
-bool same_shape(const TensorView &tensor, const Plan &plan) {
+bool same_shape(const TensorView &tensor, const Plan &plan) { // never one that the plan splits
   return tensor.ndim == plan.ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.sizes);
 }
 
@@ -129,11 +129,44 @@ void find_shape(const Op &op, const Arguments &args, Plan &plan) {
   }
 }
 
+// Strides of a tensor in the dims of the plan: dim 1, the channels, becomes groups and the channels of a group.
+void split_strides(const int64_t *strides, const Plan &plan, int64_t *split) {
+  split[0] = strides[0];
+  split[1] = strides[1] * plan.runs;
+  split[2] = strides[1];
+  std::copy(strides + 2, strides + plan.whole_ndim, split + 3);
+}
+
+// Groups of channels become a dim of the plan.
+void split_channels(const Op &op, const Arguments &args, Plan &plan) {
+  const std::string &name = op.args[op.primary].name;
+  int64_t groups = args.of[op.rule_arg].integer;
+  if (plan.ndim < 2 || plan.ndim >= kMaxDims)
+    fail(op.subject, ": ", name, " must have 2 to ", kMaxDims - 1,
+         " dimensions (samples, channels, ...), but has shape ", list_text(plan.sizes, plan.ndim));
+  if (groups < 1 || plan.sizes[1] % groups)
+    fail(op.subject, ": ", op.args[op.rule_arg].name, " must divide the number of channels, ", plan.sizes[1],
+         " (dimension 1 of ", name, "), but is ", groups);
+  plan.whole_ndim = plan.ndim;
+  plan.whole_sizes = plan.sizes;
+  plan.channels = plan.sizes[1];
+  plan.groups = groups;
+  plan.runs = plan.channels / groups;
+  plan.run = product(plan.sizes + 2, plan.ndim - 2);
+  plan.split_sizes[0] = plan.sizes[0];
+  plan.split_sizes[1] = groups;
+  plan.split_sizes[2] = plan.runs;
+  std::copy(plan.sizes + 2, plan.sizes + plan.ndim, plan.split_sizes + 3);
+  plan.sizes = plan.split_sizes;
+  ++plan.ndim;
+}
+
 // Which dims are columns: fills order, column_begin and column_sizes.
 void find_columns(const Op &op, const Arguments &args, Plan &plan) {
   const std::string &name = op.args[op.primary].name;
+  if (op.rule == Rule::Groups) split_channels(op, args, plan);
   int ndim = plan.ndim;
-  plan.column_ndim = 0;
+  plan.column_ndim = op.rule == Rule::Groups ? ndim - 2 : 0;
   int dim = -1;
   if (op.rule == Rule::Last || op.rule == Rule::Dim) {
     dim = column_dim(op, args, ndim);
@@ -162,14 +195,25 @@ void find_columns(const Op &op, const Arguments &args, Plan &plan) {
 // Strides of `tensor` expanded to the shape of the call.
 const int64_t *expand(const TensorView &tensor, Plan &plan) {
   if (same_shape(tensor, plan)) return tensor.strides;
-  int shift = plan.ndim - tensor.ndim;
+  bool splits = plan.op->rule == Rule::Groups;
+  const int64_t *sizes = splits ? plan.whole_sizes : plan.sizes;
+  int ndim = splits ? plan.whole_ndim : plan.ndim, shift = ndim - tensor.ndim;
   int64_t *strides = plan.expanded[plan.expanded_count++];
-  for (int i = 0; i < plan.ndim; ++i)
-    strides[i] = i < shift || tensor.sizes[i - shift] != plan.sizes[i] ? 0 : tensor.strides[i - shift];
+  int64_t whole[kMaxDims], *expanded = splits ? whole : strides;
+  for (int i = 0; i < ndim; ++i)
+    expanded[i] = i < shift || tensor.sizes[i - shift] != sizes[i] ? 0 : tensor.strides[i - shift];
+  if (splits) split_strides(whole, plan, strides);
   return strides;
 }
 
+void check_channels(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
+  if (tensor.ndim == 1 && tensor.sizes[0] == plan.channels) return;
+  fail(op.subject, ": ", spec.name, " must have shape ", list_text(&plan.channels, 1), " (dimension 1 of ",
+       op.args[op.primary].name, "), but has shape ", shape(tensor));
+}
+
 void check_columns(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
+  if (op.rule == Rule::Groups) return check_channels(op, spec, tensor, plan);
   if (tensor.ndim == plan.column_ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.column_sizes))
     return;
   const std::string &primary = op.args[op.primary].name;
@@ -182,8 +226,8 @@ void check_columns(const Op &op, const ArgSpec &spec, const TensorView &tensor, 
 }
 
 void check_rows(const Op &op, const ArgSpec &spec, const TensorView &tensor, const Plan &plan) {
-  if (tensor.ndim == plan.ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.m_sizes)) return;
-  fail(op.subject, ": ", spec.name, " must have shape ", list_text(plan.m_sizes, plan.ndim),
+  if (tensor.ndim == plan.m_ndim && std::equal(tensor.sizes, tensor.sizes + tensor.ndim, plan.m_sizes)) return;
+  fail(op.subject, ": ", spec.name, " must have shape ", list_text(plan.m_sizes, plan.m_ndim),
        " (one value for each row of ", op.args[op.primary].name, "), but has shape ", shape(tensor));
 }
 
@@ -281,10 +325,22 @@ Dtype return_dtype(const ReturnSpec &spec, const Arguments &args, const Plan &pl
   return dtype == Dtype::None ? plan.compute : dtype;
 }
 
+// The strides of a result of the given memory order: torch's channels_last, or contiguous.
+void strides_of_whole(const TensorView &primary, Plan &plan) {
+  int order[kMaxDims], ndim = plan.whole_ndim, at = 0;
+  bool last = is_channels_last(primary.sizes, primary.strides, primary.ndim);
+  order[at++] = 0;
+  if (!last) order[at++] = 1;
+  for (int i = 2; i < ndim; ++i) order[at++] = i;
+  if (last) order[at++] = 1;
+  ordered_strides(plan.whole_sizes, ndim, order, plan.whole_strides);
+  split_strides(plan.whole_strides, plan, plan.split_strides);
+}
+
 // Layouts of the results. A pointwise operator keeps the strides of a dense primary, as torch.empty_like
 // does.
 void plan_returns(const Op &op, const Arguments &args, Plan &plan, bool keep_strides) {
-  const int64_t *kept = plan.operands[op.primary].strides;
+  const int64_t *kept = op.rule == Rule::Groups ? plan.split_strides : plan.operands[op.primary].strides;
   for (size_t i = 0; i < op.returns.size(); ++i) {
     const ReturnSpec &spec = op.returns[i];
     Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
@@ -307,11 +363,12 @@ void plan_returns(const Op &op, const Arguments &args, Plan &plan, bool keep_str
       operand.sizes = plan.sizes;
       operand.strides = keep_strides ? kept : plan.contiguous;
     } else if (spec.span == Span::M) {
+      operand.ndim = plan.m_ndim;
       operand.sizes = plan.m_sizes;
       operand.strides = plan.m_strides;
     } else {
-      operand.ndim = plan.column_ndim;
-      operand.sizes = plan.column_sizes;
+      operand.ndim = op.rule == Rule::Groups ? 1 : plan.column_ndim;
+      operand.sizes = op.rule == Rule::Groups ? &plan.channels : plan.column_sizes;
       operand.strides = plan.n_strides;
     }
   }
@@ -349,6 +406,7 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   find_columns(op, args, plan);
   int ndim = plan.ndim;
   for (int i = 0; i < ndim; ++i) plan.m_sizes[plan.order[i]] = i < plan.column_begin ? plan.sizes[plan.order[i]] : 1;
+  plan.m_ndim = op.rule == Rule::Groups ? plan.whole_ndim : ndim; // (samples, groups, 1, ...)
   if (!op.parts.empty()) find_packed_sizes(op, plan);
   plan_arguments(op, args, plan);
 
@@ -381,7 +439,13 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   contiguous_strides(plan.m_sizes, ndim, plan.m_strides);
   contiguous_strides(plan.column_sizes, plan.column_ndim, plan.n_strides);
   plan.M = product(plan.m_sizes, ndim);
-  plan.N = product(plan.column_sizes, plan.column_ndim);
+  plan.N = plan.sum_columns = product(plan.column_sizes, plan.column_ndim);
+  if (op.rule == Rule::Groups) {
+    plan.sum_columns = plan.channels;
+    plan.n_strides[0] = 1; // of an N operand, which has one dim
+    strides_of_whole(args.of[op.primary].tensor, plan);
+    keep_strides = true;
+  }
   plan_returns(op, args, plan, keep_strides);
 
   if (plan.numel == 0) plan_empty(op, plan);

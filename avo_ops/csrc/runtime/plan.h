@@ -40,6 +40,7 @@ struct Operand {
   const int64_t *strides;      // span MN and M: in the dims of the plan; span N: in the column dims
   const int64_t *temp_strides; // of the temporary, where copy or cast
   int64_t col_stride;
+  int64_t run_stride; // CPU, rule groups, span MN: from run to run, or 0 where columns have one stride
   int64_t row_strides[AVO_MAX_ROW_DIMS]; // CUDA: the first alone
 
   const int64_t *kernel_strides() const { return copy || cast ? temp_strides : strides; }
@@ -74,13 +75,14 @@ struct Plan {
   const char *reason;
 
   Dtype compute;
-  int ndim; // the shape of the primary, or what it and the other MN arguments broadcast to
+  int ndim; // the shape of the primary, or what it and the other MN arguments broadcast to; rule groups: split_sizes
   const int64_t *sizes;
   int64_t numel;
   int order[kMaxDims]; // of the dims: rows, then columns
   int column_begin;    // order[column_begin ...] are the columns (rule flat: those merged into N)
   int64_t M, N;
-  bool flat; // all MN operands share one dense layout
+  int64_t sum_columns; // values of an N operand: N, or rule groups: the channels
+  bool flat;           // all MN operands share one dense layout
   int row_dims;
   int64_t row_sizes[AVO_MAX_ROW_DIMS];
   Operand operands[kMaxOperands + 1]; // arguments, then returns; the last is kAbsent
@@ -102,13 +104,32 @@ struct Plan {
   int64_t common[kMaxDims];
   int packed_dim; // the dim along which parts lie, of an op that has any
   int64_t packed_sizes[kMaxDims], packed_strides[kMaxDims], packed_columns; // of a packed MN or N tensor
+  int m_ndim;
   int64_t m_sizes[kMaxDims], m_strides[kMaxDims], n_strides[kMaxDims];
+  // Rule groups: the shape that tensors have, (samples, channels, ...), that of the plan, (samples, groups, channels of
+  // one,
+  // ...), and the layout of the results.
+  int whole_ndim;
+  const int64_t *whole_sizes;
+  int64_t whole_strides[kMaxDims], split_sizes[kMaxDims], split_strides[kMaxDims], channels;
+  int64_t groups, runs, run; // a row has `runs` channels of `run` positions each
   int expanded_count;
   int64_t expanded[kMaxOperands][kMaxDims];
 
   // Whether kernels see the operand.
   bool exists(int operand) const { return operands[operand].present && !operands[operand].packed; }
+  // Whether the plan has other dims than the tensor.
+  bool splits(const Operand &operand) const { return op->rule == Rule::Groups && operand.span == Span::MN; }
 };
+
+// Rows and columns as the kernels of a step see them: those of sums over runs of columns have a row for each run.
+inline int64_t columns_of(const Plan &plan, const Step &step) {
+  if (step.family->kind == FamilyClass::Runs) return plan.run;
+  return step.family->kind == FamilyClass::Finish ? plan.sum_columns : plan.N;
+}
+inline int64_t rows_of(const Plan &plan, const StepPlan &step) {
+  return step.step->family->kind == FamilyClass::Runs ? plan.M * plan.runs : plan.M;
+}
 
 // The elements of a row that a 16-byte chunk holds.
 inline int chunk_of(const Plan &plan) { return static_cast<int>(16 / size_of(plan.x)); }

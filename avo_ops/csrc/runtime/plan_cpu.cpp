@@ -24,13 +24,30 @@ void use_copy(const Plan &plan, Operand &operand) {
   operand.temp_strides = layout;
 }
 
+// Columns of one operand of rule groups, which may have a stride of their own from run to run.
+bool set_run_stride(const Plan &plan, Operand &operand) {
+  const int64_t *strides = operand.kernel_strides();
+  if (operand.span == Span::N) { // one value a run
+    operand.col_stride = strides[0];
+    return true;
+  }
+  if (!merged_stride(plan.sizes, strides, plan.order, 3, plan.ndim, &operand.col_stride)) return false;
+  if (plan.run == 1) operand.col_stride = strides[2];
+  bool one = plan.runs == 1 || plan.run == 1 || strides[2] == operand.col_stride * plan.run;
+  operand.run_stride = one ? 0 : strides[2];
+  // Runs that are all the same are two strides too.
+  return one || strides[2] != 0;
+}
+
 // Columns of one operand; false when they have no single stride.
 bool set_column_stride(const Plan &plan, Operand &operand) {
   const int64_t *strides = operand.kernel_strides();
+  operand.run_stride = 0;
   if (operand.span == Span::M || operand.span == Span::One) {
     operand.col_stride = 0;
     return true;
   }
+  if (plan.op->rule == Rule::Groups) return set_run_stride(plan, operand);
   if (operand.span == Span::MN)
     return merged_stride(plan.sizes, strides, plan.order, plan.column_begin, plan.ndim, &operand.col_stride);
   return merged_stride(plan.column_sizes, strides, kIdentity, 0, plan.column_ndim, &operand.col_stride);
@@ -39,15 +56,20 @@ bool set_column_stride(const Plan &plan, Operand &operand) {
 // Merges the row dims of all operands jointly; false when more than eight remain.
 bool merge_rows(Plan &plan) {
   int count = plan.op->operand_count(), groups = 0, previous = -1;
+  // The stride of an operand along a dim. An N operand of rule groups has one along the groups.
+  bool by_runs = plan.op->rule == Rule::Groups;
+  auto stride_of = [&](const Operand &operand, int d) -> int64_t {
+    if (has_rows(operand)) return operand.kernel_strides()[d];
+    return by_runs && operand.span == Span::N && d == 1 ? operand.kernel_strides()[0] * plan.runs : 0;
+  };
   for (int i = plan.column_begin - 1; i >= 0; --i) {
     int d = plan.order[i];
     if (plan.sizes[d] == 1) continue;
     bool merges = previous >= 0;
     for (int k = 0; merges && k < count; ++k) {
       const Operand &operand = plan.operands[k];
-      if (!plan.exists(k) || !has_rows(operand)) continue;
-      const int64_t *strides = operand.kernel_strides();
-      merges = strides[d] == strides[previous] * plan.sizes[previous];
+      if (!plan.exists(k) || !(has_rows(operand) || (by_runs && operand.span == Span::N))) continue;
+      merges = stride_of(operand, d) == stride_of(operand, previous) * plan.sizes[previous];
     }
     previous = d;
     if (merges) {
@@ -58,7 +80,7 @@ bool merge_rows(Plan &plan) {
     plan.row_sizes[groups] = plan.sizes[d];
     for (int k = 0; k < count; ++k) {
       Operand &operand = plan.operands[k];
-      if (plan.exists(k)) operand.row_strides[groups] = has_rows(operand) ? operand.kernel_strides()[d] : 0;
+      if (plan.exists(k)) operand.row_strides[groups] = stride_of(operand, d);
     }
     ++groups;
   }

@@ -200,8 +200,12 @@ bool plan_grid(const Plan &plan, StepPlan &step) {
                  std::max<int64_t>(1, static_cast<int64_t>(v.persist * plan.target.sms) / x)); // one wave
     step.groups = y;
     break;
+  case FamilyClass::Runs:
+    x = ceil_div(rows_of(plan, step), v.rows);
+    step.groups = plan.M / plan.groups; // a partial row for each sample
+    break;
   case FamilyClass::Finish:
-    x = ceil_div(plan.N, 32);
+    x = ceil_div(plan.sum_columns, 32);
     y = std::max(family.sums, 1);
     break;
   }
@@ -218,7 +222,7 @@ bool plan_steps(Plan &plan) {
   for (const Step &step : plan.alternative->steps) {
     StepPlan &planned = plan.steps[plan.step_count++];
     planned.step = &step;
-    planned.use = choose_use(step, plan, plan.N, alignment);
+    planned.use = choose_use(step, plan, columns_of(plan, step), alignment);
     const Variant &variant = *planned.use->variant;
     planned.aligned = alignment.allows(variant.exact == kOddRows ? chunk_of(plan) : variant.vec);
     planned.groups = 0;
@@ -243,10 +247,11 @@ const char *refusal(const Plan &plan, const Alternative &alternative) {
   if (alternative.limited && n > alternative.limit[index_of(plan.x)]) return "N is above its limit for this dtype";
   for (const Step &step : alternative.steps) {
     bool wide = step.family->kind == FamilyClass::Flat || step.family->kind == FamilyClass::Loop ||
-                step.family->kind == FamilyClass::Finish;
+                step.family->kind == FamilyClass::Runs || step.family->kind == FamilyClass::Finish;
     if (!wide && n > INT32_MAX) return "N does not fit 32 bits";
     if (step.uses[index_of(plan.x)][index_of(plan.w)].empty()) return "it has no variant for these dtypes";
-    if (!choose_use(step, plan, n, alternative.flat ? plan.flat_alignment : plan.row_alignment))
+    int64_t own = alternative.flat ? n : columns_of(plan, step);
+    if (!choose_use(step, plan, own, alternative.flat ? plan.flat_alignment : plan.row_alignment))
       return "it has no variant for this N";
   }
   return nullptr;

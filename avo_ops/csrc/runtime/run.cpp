@@ -25,7 +25,7 @@ void allocate_empty(const Plan &plan, OwnedTensor *returns) {
     const Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
     if (!operand.present) continue;
     returns[i] = allocate_return(plan, operand);
-    if (operand.span == Span::N && plan.N > 0) returns[i].zero();
+    if (operand.span == Span::N && plan.sum_columns > 0) returns[i].zero();
   }
 }
 
@@ -48,6 +48,9 @@ OwnedTensor view_of(const Operand &part, AtenTensorHandle whole) {
 } // namespace
 
 OwnedTensor allocate_return(const Plan &plan, const Operand &operand) {
+  if (plan.splits(operand))
+    return OwnedTensor::empty(plan.whole_ndim, plan.whole_sizes, plan.whole_strides, operand.declared,
+                              plan.target.has_cuda_memory(), plan.target.device);
   return OwnedTensor::empty(operand.ndim, operand.sizes, operand.strides, operand.declared,
                             plan.target.has_cuda_memory(), plan.target.device);
 }
@@ -61,7 +64,7 @@ OwnedTensor allocate_temporary(const Plan &plan, int k, const Arguments &args) {
   int whole = plan.op->whole_of(k);
   if (plan.op->is_return(k)) return made;
   AtenTensorHandle source = args.of[whole].tensor.handle;
-  if (whole == k) made.copy_from(source);
+  if (whole == k && !plan.splits(operand)) made.copy_from(source);
   else made.copy_from(view_of(operand, source).get());
   return made;
 }
@@ -69,7 +72,7 @@ OwnedTensor allocate_temporary(const Plan &plan, int k, const Arguments &args) {
 void copy_to_return(const Plan &plan, int k, const OwnedTensor &temporary, const OwnedTensor *returns) {
   int whole = plan.op->whole_of(k);
   const OwnedTensor &target = returns[whole - plan.op->args.size()];
-  if (whole == k) target.copy_from(temporary.get());
+  if (whole == k && !plan.splits(plan.operands[k])) target.copy_from(temporary.get());
   else view_of(plan.operands[k], target.get()).copy_from(temporary.get());
 }
 

@@ -44,7 +44,7 @@ int panel_rows(const Plan &plan, const CpuCase &one, AvoOperand *operands) {
   for (size_t i = 0; i < one.operands.size(); ++i) {
     AvoOperand &operand = operands[i];
     if (!operand.data || plan.operands[one.operands[i]].span != Span::MN) continue;
-    operand.panelled = std::abs(operand.row_strides[last]) < std::abs(operand.col_stride);
+    operand.panelled = operand.run == 0 && std::abs(operand.row_strides[last]) < std::abs(operand.col_stride);
     any |= operand.panelled;
   }
   return any ? rows : 1;
@@ -55,6 +55,8 @@ void fill_operand(const Plan &plan, const Operand &operand, void *data, AvoOpera
   out.dtype = index_of(operand.dtype);
   out.panelled = 0;
   out.col_stride = operand.col_stride;
+  out.run = operand.run_stride ? plan.run : 0;
+  out.run_stride = operand.run_stride;
   for (int i = 0; i < plan.row_dims; ++i) out.row_strides[i] = operand.row_strides[i];
 }
 
@@ -80,8 +82,11 @@ void run_rows(CpuCall &call, const Plan &plan, bool pointwise) {
 }
 
 // Rows of one partial sum: a function of M and N only, so that sums repeat to the bit. At least eight rows,
-// so that partials are small beside the operands, and at most 128 chunks.
-int64_t chunk_rows(const Plan &plan) { return std::max({int64_t{8}, ceil_div(kGrain, plan.N), ceil_div(plan.M, 128)}); }
+// so that partials are small beside the operands, and at most 128 chunks. The sums of long runs are few.
+int64_t chunk_rows(const Plan &plan) {
+  int64_t least = plan.op->rule == Rule::Groups && plan.run >= 64 ? 1 : 8;
+  return std::max({least, ceil_div(kGrain, plan.N), ceil_div(plan.M, 128)});
+}
 
 void run_sums(CpuCall &call, const Plan &plan, bool pointwise, int64_t chunks, int64_t rows) {
   // Few chunks: a pointwise kernel can also be cut in columns, which are summed independently of each other.
@@ -106,7 +111,7 @@ void run_finish(const CpuCall &call, const Plan &plan, AvoCpuFinish finish, int6
   auto columns = [&](int64_t begin, int64_t end) {
     finish(&call.args, chunks, sums, k, &out, begin, end, plan.compute == Dtype::F64);
   };
-  parallel_for(plan.N, std::max<int64_t>(256, kGrain / chunks), columns);
+  parallel_for(plan.sum_columns, std::max<int64_t>(256, kGrain / chunks), columns);
 }
 
 } // namespace
@@ -150,6 +155,11 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   call.args.scalars = scalars;
   call.args.M = plan.M;
   call.args.N = plan.N;
+  bool by_runs = op.rule == Rule::Groups;
+  call.args.run = by_runs ? plan.run : plan.N;
+  call.args.runs = by_runs ? plan.runs : 1;
+  call.args.groups = by_runs ? plan.groups : 1;
+  call.args.sum_columns = plan.sum_columns;
   call.args.row_dims = plan.row_dims;
   for (int i = 0; i < plan.row_dims; ++i) call.args.row_sizes[i] = plan.row_sizes[i];
   call.kernel = function;
@@ -160,7 +170,7 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
     run_rows(call, plan, one.pointwise);
   } else {
     int64_t sums = static_cast<int64_t>(one.sums.size()), rows = chunk_rows(plan), chunks = ceil_div(plan.M, rows);
-    int64_t size = chunks * sums * plan.N, stride = 1;
+    int64_t size = chunks * sums * plan.sum_columns, stride = 1;
     OwnedTensor partials = OwnedTensor::empty(1, &size, &stride, plan.compute, false, 0);
     call.args.partials = partials.data();
     run_sums(call, plan, one.pointwise, chunks, rows);

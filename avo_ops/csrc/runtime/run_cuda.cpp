@@ -39,7 +39,7 @@ bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
     }
   }
   for (int i = 0; i < plan.workspace_count; ++i) {
-    int64_t size = plan.workspaces[i].groups * plan.workspaces[i].sums * plan.N, stride = 1;
+    int64_t size = plan.workspaces[i].groups * plan.workspaces[i].sums * plan.sum_columns, stride = 1;
     workspaces[i] =
         OwnedTensor::empty(1, &size, &stride, plan.compute, plan.target.has_cuda_memory(), plan.target.device);
     launcher->allocated(workspaces[i]);

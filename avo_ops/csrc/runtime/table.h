@@ -22,7 +22,7 @@ inline constexpr int kMaxArchs = 4; // different compute capabilities in one mac
 
 enum class ArgKind : uint8_t { Tensor, Ints, Int, Float, Str, Mask };
 enum class Span : uint8_t { MN, N, M, One }; // One: a tensor of one number
-enum class Rule : uint8_t { Flat, Last, Trailing, Dim };
+enum class Rule : uint8_t { Flat, Last, Trailing, Dim, Groups };
 
 struct ArgSpec {
   std::string name;
@@ -56,7 +56,7 @@ struct PartSpec {
 
 // ---- kernels ----
 
-enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Finish };
+enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Runs, Finish };
 
 // What a variant takes: rows of one width (that number), rows of whole 16-byte chunks that start at one, rows that are
 // no whole number of them, or any rows. As templates are told it (csrc/device/vector.cuh).
@@ -85,7 +85,7 @@ struct Family {
   std::vector<std::unique_ptr<Variant>> variants[kDtypes][kDtypes + 1];
 };
 
-enum class ParamKind : uint8_t { Pointer, Stride, M, N, Aligned, Scalar, Partials, Groups };
+enum class ParamKind : uint8_t { Pointer, Stride, M, N, Aligned, Scalar, Partials, Groups, Run, Runs, Channels };
 
 struct Param {
   ParamKind kind = ParamKind::M;

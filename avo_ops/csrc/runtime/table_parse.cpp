@@ -2,10 +2,10 @@
 //
 //   avo 1                                              version of this text
 //   namespace NS
-//   family NAME flat|row|loop|column|finish SUMS
+//   family NAME flat|row|loop|column|runs|finish SUMS
 //   unit NAME                                          the cubin of the variants that follow, up to the next unit
 //   variant X W|- SYMBOL MIN_N MAX_N N|chunks|odd|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
-//   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim
+//   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim | groups
 //   arg NAME tensor MN|N|M|1 OPTIONAL [integer | narrow DTYPE...]     OPTIONAL: 0 | 1; narrow: of 8 bits
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
 //   return NAME MN|N|M OPTIONAL ARG...                 ARG: indices of the arguments to whose dtypes it promotes
@@ -17,7 +17,7 @@
 //   operands NAME... / scalars NAME... / sums NAME...  of the cpu line
 //   alt flat|rows MIN_ARCH [LIMIT_F32 LIMIT_F16 LIMIT_BF16 LIMIT_F64]
 //   step FAMILY
-//   param ptr NAME | stride NAME | M | N | aligned | scalar NAME | partials | groups
+//   param ptr NAME | stride NAME | M | N | aligned | scalar NAME | partials | groups | run | runs | channels
 //
 // An operand may be one that only another op of the table has (a row statistic that this op does not return):
 // the kernel gets null for it. Every line belongs to the last line above it that can own it; an op ends at
@@ -118,6 +118,7 @@ private:
                                                  {"row", FamilyClass::Row},
                                                  {"loop", FamilyClass::Loop},
                                                  {"column", FamilyClass::Column},
+                                                 {"runs", FamilyClass::Runs},
                                                  {"finish", FamilyClass::Finish}});
     family->sums = bounded("sums", 0, 1 << 16);
     if (!families_.emplace(family->name, family.get()).second) in_.error("family ", family->name, " twice");
@@ -163,8 +164,11 @@ private:
     op->name = in_.word("op");
     op->qualified = space_ + "::" + op->name;
     op->subject = op->name.ends_with("_forward") ? op->name.substr(0, op->name.size() - 8) : op->name;
-    op->rule = choose<Rule>(
-        "rule", {{"flat", Rule::Flat}, {"last", Rule::Last}, {"trailing", Rule::Trailing}, {"dim", Rule::Dim}});
+    op->rule = choose<Rule>("rule", {{"flat", Rule::Flat},
+                                     {"last", Rule::Last},
+                                     {"trailing", Rule::Trailing},
+                                     {"dim", Rule::Dim},
+                                     {"groups", Rule::Groups}});
     op->rule_arg = bounded("rule argument", -1, kMaxOperands);
     op->primary = bounded("primary", 0, kMaxOperands);
     op_ = op.get();
@@ -401,7 +405,10 @@ private:
                                              {"aligned", ParamKind::Aligned},
                                              {"scalar", ParamKind::Scalar},
                                              {"partials", ParamKind::Partials},
-                                             {"groups", ParamKind::Groups}});
+                                             {"groups", ParamKind::Groups},
+                                             {"run", ParamKind::Run},
+                                             {"runs", ParamKind::Runs},
+                                             {"channels", ParamKind::Channels}});
     if (param.kind == ParamKind::Pointer || param.kind == ParamKind::Stride) param.index = operand(in_.word("operand"));
     if (param.kind == ParamKind::Scalar) param.index = scalar(in_.word("scalar"));
     if (step.params.size() == kMaxParams) in_.error("more than ", kMaxParams, " params");
@@ -420,8 +427,8 @@ private:
       in_.error("op ", op.name, ": the primary argument must be a tensor of span MN that is not optional");
     if (op.rule == Rule::Trailing && !arg_is(op.rule_arg, ArgKind::Ints))
       in_.error("op ", op.name, ": rule trailing needs an argument of kind ints");
-    if (op.rule == Rule::Dim && !arg_is(op.rule_arg, ArgKind::Int))
-      in_.error("op ", op.name, ": rule dim needs an argument of kind int");
+    if ((op.rule == Rule::Dim || op.rule == Rule::Groups) && !arg_is(op.rule_arg, ArgKind::Int))
+      in_.error("op ", op.name, ": rule ", op.rule == Rule::Dim ? "dim" : "groups", " needs an argument of kind int");
     auto has_rows = [&](Span span) { return span != Span::MN && span != Span::One && op.rule == Rule::Flat; };
     for (const ArgSpec &arg : op.args)
       if (arg.kind == ArgKind::Tensor && has_rows(arg.span))

@@ -1,0 +1,700 @@
+// group_norm: kernels for the CPU. Written by the generator from definitions/; do not edit.
+#include "cpu/math.h"
+#include "cpu/rows.h"
+#include "cpu/runs.h"
+#include "cpu/values.h"
+
+#define AVO_HIDDEN __attribute__((visibility("hidden")))
+
+namespace AVO_ISA_NAMESPACE {
+
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias; mean and var, with divisor N, of each group of C /
+//   num_groups channels of each sample of x (samples, C, ...); weight and bias (C)
+// Source: Wu and He, Group Normalization, arXiv:1803.08494
+template <class C>
+AVO_KERNEL void group_norm_forward(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 1, row, panel, buffer(1));
+      V sum_scaled_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
+        });
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
+      }
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
+      V sum_centred_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 2, row, rstd);
+      store_stat<C>(a, 3, row, mean);
+      store_stat<C>(a, 4, row, residue);
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* y_row = y_out.block();
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = m_fma(centred, V(rstd), V(t3));
+          part.store(y_row + c, y);
+        });
+        y_out.close_block(block_end(c0, N));
+      }
+      y_out.close(panel);
+    }
+    store_panel<C>(a, 1, panel, buffer(1));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_forward_bias(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 2, row, panel, buffer(1));
+      const C* bias_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
+      V sum_scaled_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
+        });
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
+      }
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
+      V sum_centred_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 3, row, rstd);
+      store_stat<C>(a, 4, row, mean);
+      store_stat<C>(a, 5, row, residue);
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block();
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = m_fma(centred, V(rstd), V(t3));
+          const V y_ = bias + y;
+          part.store(y_row + c, y_);
+        });
+        y_out.close_block(block.end);
+      }
+      y_out.close(panel);
+    }
+    store_panel<C>(a, 2, panel, buffer(1));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_forward_weight(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 2, row, panel, buffer(1));
+      const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
+      V sum_scaled_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
+        });
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
+      }
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
+      V sum_centred_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 3, row, rstd);
+      store_stat<C>(a, 4, row, mean);
+      store_stat<C>(a, 5, row, residue);
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block();
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = m_fma(centred, V(rstd), V(t3));
+          const V y_ = weight * y;
+          part.store(y_row + c, y_);
+        });
+        y_out.close_block(block.end);
+      }
+      y_out.close(panel);
+    }
+    store_panel<C>(a, 2, panel, buffer(1));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_forward_weight_bias(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  const C eps = C(a->scalars[0]);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowOut<C> y_out(a, 3, row, panel, buffer(1));
+      const C* weight_row = load_row<C>(a, 1, row, 0, a->runs, buffer(2));
+      const C* bias_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
+      V sum_scaled_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_scaled_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          sum_scaled_block[chain] = part.sum(sum_scaled_block[chain], x, V(C(2.3283064365386963e-10)));
+        });
+        sum_scaled_lanes = sum_scaled_lanes + (sum_scaled_block[0] + sum_scaled_block[1]);
+      }
+      const C sum_scaled = hsum(sum_scaled_lanes);
+      const C mean = sum_scaled / C(N) * C(4294967296.0);
+      V sum_centred_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_centred_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+        });
+        sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = sum_centred / C(N);
+      const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+      const C variance = m_fma(-residue, residue, t1 / C(N));
+      const C rstd = m_rsqrt(eps + variance);
+      const C t3 = -(residue * rstd);
+      store_stat<C>(a, 4, row, rstd);
+      store_stat<C>(a, 5, row, mean);
+      store_stat<C>(a, 6, row, residue);
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const V bias(bias_row[block.run]);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* y_row = y_out.block();
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = m_fma(centred, V(rstd), V(t3));
+          const V y_ = m_fma(weight, y, bias);
+          part.store(y_row + c, y_);
+        });
+        y_out.close_block(block.end);
+      }
+      y_out.close(panel);
+    }
+    store_panel<C>(a, 3, panel, buffer(1));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
+      V sum_grad_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_grad_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          sum_grad_block[chain] = part.sum(sum_grad_block[chain], grad);
+          t1_block[chain] = part.sum(t1_block[chain], grad, V(rstd) * (centred - V(residue)));
+        });
+        sum_grad_lanes = sum_grad_lanes + (sum_grad_block[0] + sum_grad_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_grad = hsum(sum_grad_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = -(rstd * sum_grad) / C(N);
+      const C t3 = rstd * (-t1 / C(N));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        C* grad_x_row = grad_x_out.block();
+        sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
+        });
+        grad_x_out.close_block(block_end(c0, N));
+      }
+      grad_x_out.close(panel);
+    }
+    store_panel<C>(a, 5, panel, buffer(2));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_bias_to_bias(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, a->sum_columns);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        V grad_bias_lanes(C(0));
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          grad_bias_lanes = part.sum(grad_bias_lanes, grad);
+        });
+        grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+      }
+    }
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_bias(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, a->sum_columns);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 5, row, panel, buffer(2));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
+      C* grad_bias_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
+      V sum_grad_lanes(C(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        const C* grad_row = grad_in.block(c0, block_end(c0, N));
+        const C* x_row = x_in.block(c0, block_end(c0, N));
+        V sum_grad_block[2] = {V(C(0)), V(C(0))};
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          sum_grad_block[chain] = part.sum(sum_grad_block[chain], grad);
+          t1_block[chain] = part.sum(t1_block[chain], grad, V(rstd) * (centred - V(residue)));
+        });
+        sum_grad_lanes = sum_grad_lanes + (sum_grad_block[0] + sum_grad_block[1]);
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C sum_grad = hsum(sum_grad_lanes);
+      const C t1 = hsum(t1_lanes);
+      const C t2 = -(rstd * sum_grad) / C(N);
+      const C t3 = rstd * (-t1 / C(N));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block();
+        V grad_bias_lanes(C(0));
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t2) + m_fma(V(t3), V(rstd) * centred, V(rstd) * grad));
+          grad_bias_lanes = part.sum(grad_bias_lanes, grad);
+        });
+        grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+        grad_x_out.close_block(block.end);
+      }
+      grad_x_out.close(panel);
+    }
+    store_panel<C>(a, 5, panel, buffer(2));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_weight_to_weight(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, a->sum_columns);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
+      C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        V grad_weight_lanes(C(0));
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          grad_weight_lanes = part.sum(grad_weight_lanes, y, grad);
+        });
+        grad_weight_sum[block.run] += hsum(grad_weight_lanes);
+      }
+    }
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_weight_to_x(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      const C* weight_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(block.begin, block.end, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, weight * grad);
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(rstd * t1) / C(N);
+      const C t4 = rstd * (-t2 / C(N));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block();
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
+        });
+        grad_x_out.close_block(block.end);
+      }
+      grad_x_out.close(panel);
+    }
+    store_panel<C>(a, 6, panel, buffer(2));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_weight(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 1, 0, 0, a->sum_columns);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      const C* weight_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
+      C* grad_weight_sum = partial_row<C>(a, chunk, 1, 0) + row % a->groups * a->runs;
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(block.begin, block.end, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, weight * grad);
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(rstd * t1) / C(N);
+      const C t4 = rstd * (-t2 / C(N));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block();
+        V grad_weight_lanes(C(0));
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
+          grad_weight_lanes = part.sum(grad_weight_lanes, y, grad);
+        });
+        grad_weight_sum[block.run] += hsum(grad_weight_lanes);
+        grad_x_out.close_block(block.end);
+      }
+      grad_x_out.close(panel);
+    }
+    store_panel<C>(a, 6, panel, buffer(2));
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 2, 0, 0, a->sum_columns);
+  zero_partial<C>(a, chunk, 2, 1, 0, a->sum_columns);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> x_in(a, 0, row, panel, buffer(0));
+      RowIn<C> grad_in(a, 1, row, panel, buffer(1));
+      const C rstd = load_stat<C>(a, 2, row);
+      const C mean = load_stat<C>(a, 3, row);
+      const C residue = load_stat<C>(a, 4, row);
+      C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + row % a->groups * a->runs;
+      C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + row % a->groups * a->runs;
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const C* x_row = x_in.block(block.begin, block.end);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        V grad_weight_lanes(C(0));
+        V grad_bias_lanes(C(0));
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          grad_weight_lanes = part.sum(grad_weight_lanes, y, grad);
+          grad_bias_lanes = part.sum(grad_bias_lanes, grad);
+        });
+        grad_weight_sum[block.run] += hsum(grad_weight_lanes);
+        grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+      }
+    }
+  }
+}
+
+template <class C>
+AVO_KERNEL void group_norm_backward_weight_bias(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  zero_partial<C>(a, chunk, 2, 0, 0, a->sum_columns);
+  zero_partial<C>(a, chunk, 2, 1, 0, a->sum_columns);
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    load_panel<C>(a, 1, panel, buffer(1));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      RowIn<C> grad_in(a, 0, row, panel, buffer(0));
+      RowIn<C> x_in(a, 1, row, panel, buffer(1));
+      RowOut<C> grad_x_out(a, 6, row, panel, buffer(2));
+      const C rstd = load_stat<C>(a, 3, row);
+      const C mean = load_stat<C>(a, 4, row);
+      const C residue = load_stat<C>(a, 5, row);
+      const C* weight_row = load_row<C>(a, 2, row, 0, a->runs, buffer(3));
+      C* grad_weight_sum = partial_row<C>(a, chunk, 2, 0) + row % a->groups * a->runs;
+      C* grad_bias_sum = partial_row<C>(a, chunk, 2, 1) + row % a->groups * a->runs;
+      V t1_lanes(C(0));
+      V t2_lanes(C(0));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        V t2_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(block.begin, block.end, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V grad = part.load(grad_row + c);
+          const V x = part.load(x_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          t1_block[chain] = part.sum(t1_block[chain], weight, grad);
+          t2_block[chain] = part.sum(t2_block[chain], y, weight * grad);
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+        t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      const C t2 = hsum(t2_lanes);
+      const C t3 = -(rstd * t1) / C(N);
+      const C t4 = rstd * (-t2 / C(N));
+      for (RunBlocks block(a); block.begin < N; block.advance()) {
+        const V weight(weight_row[block.run]);
+        const C* grad_row = grad_in.block(block.begin, block.end);
+        const C* x_row = x_in.block(block.begin, block.end);
+        C* grad_x_row = grad_x_out.block();
+        V grad_weight_lanes(C(0));
+        V grad_bias_lanes(C(0));
+        sweep<C>(block.begin, block.end, [&](int64_t c, auto part) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          const V grad = part.load(grad_row + c);
+          const V centred = x - V(mean);
+          const V y = V(rstd) * (centred - V(residue));
+          part.store(grad_x_row + c, V(t3) + m_fma(V(t4), V(rstd) * centred, V(rstd) * (weight * grad)));
+          grad_weight_lanes = part.sum(grad_weight_lanes, y, grad);
+          grad_bias_lanes = part.sum(grad_bias_lanes, grad);
+        });
+        grad_weight_sum[block.run] += hsum(grad_weight_lanes);
+        grad_bias_sum[block.run] += hsum(grad_bias_lanes);
+        grad_x_out.close_block(block.end);
+      }
+      grad_x_out.close(panel);
+    }
+    store_panel<C>(a, 6, panel, buffer(2));
+  }
+}
+
+AVO_HIDDEN extern const AvoKernelEntry kernels_group_norm[] = {
+    {"group_norm_forward", group_norm_forward<float>, group_norm_forward<double>},
+    {"group_norm_forward_bias", group_norm_forward_bias<float>, group_norm_forward_bias<double>},
+    {"group_norm_forward_weight", group_norm_forward_weight<float>, group_norm_forward_weight<double>},
+    {"group_norm_forward_weight_bias", group_norm_forward_weight_bias<float>, group_norm_forward_weight_bias<double>},
+    {"group_norm_backward", group_norm_backward<float>, group_norm_backward<double>},
+    {"group_norm_backward_bias_to_bias", group_norm_backward_bias_to_bias<float>, group_norm_backward_bias_to_bias<double>},
+    {"group_norm_backward_bias", group_norm_backward_bias<float>, group_norm_backward_bias<double>},
+    {"group_norm_backward_weight_to_weight", group_norm_backward_weight_to_weight<float>, group_norm_backward_weight_to_weight<double>},
+    {"group_norm_backward_weight_to_x", group_norm_backward_weight_to_x<float>, group_norm_backward_weight_to_x<double>},
+    {"group_norm_backward_weight", group_norm_backward_weight<float>, group_norm_backward_weight<double>},
+    {"group_norm_backward_weight_bias_to_weight_bias", group_norm_backward_weight_bias_to_weight_bias<float>, group_norm_backward_weight_bias_to_weight_bias<double>},
+    {"group_norm_backward_weight_bias", group_norm_backward_weight_bias<float>, group_norm_backward_weight_bias<double>},
+};
+AVO_HIDDEN extern const int kernels_group_norm_count = 12;
+
+} // namespace AVO_ISA_NAMESPACE

@@ -1,0 +1,80 @@
+// Generated, do not edit. avo::group_norm_backward: row kernel; formula: group_norm_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION group_norm_backward
+#define AVO_ARGUMENTS grad_ptr, grad_stride, x_ptr, x_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ grad_ptr, int64_t grad_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
+  const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr, \
+  const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
+  int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void group_norm_backward(AVO_PARAMETERS(X, T)) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X, kN>;
+  const int thread = thread_of_row<T, kBlock>();
+  const RowTile<T, P, V, kN> tile(thread, 0, N);
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  begin_row<T, kBlock>();
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
+    if (row < M) {
+      tile.load(grad_to, grad_ptr + row * grad_stride);
+      tile.load(x_to, x_ptr + row * x_stride);
+      rstd_to = rstd_ptr[row];
+      mean_to = mean_ptr[row];
+      residue_to = residue_ptr[row];
+    } else {
+      clear(grad_to, x_to);
+      rstd_to = C(0);
+      mean_to = C(0);
+      residue_to = C(0);
+    }
+  };
+  Vec<X, V> grad_next[P], x_next[P];
+  C rstd_next, mean_next, residue_next;
+  if constexpr (kAhead) fetch(rows.first + rows.own, grad_next, x_next, rstd_next, mean_next, residue_next);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    Vec<X, V> grad_vec[P], x_vec[P];
+    C rstd, mean, residue;
+    if constexpr (kAhead) {
+      copy(grad_vec, grad_next);
+      copy(x_vec, x_next);
+      rstd = rstd_next;
+      mean = mean_next;
+      residue = residue_next;
+      fetch(row + rows.step, grad_next, x_next, rstd_next, mean_next, residue_next);
+    } else {
+      fetch(row, grad_vec, x_vec, rstd, mean, residue);
+    }
+    RowSum<C, V> sum_grad;
+    RowSum<C, V> t1;
+    tile.each([&](int p, int j, bool whole) {
+      const C centred = x_vec[p][j] - mean;
+      sum_grad.add(grad_vec[p][j], j, whole);
+      t1.add_product(grad_vec[p][j], rstd * (centred - residue), j, whole);
+    });
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total, t1.total);
+    const C t2 = -(rstd * sum_grad.total) / C(N);
+    const C t3 = rstd * (-t1.total / C(N));
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = x_vec[p][j] - mean;
+        grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo

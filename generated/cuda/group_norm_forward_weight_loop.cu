@@ -1,0 +1,87 @@
+// Generated, do not edit. avo::group_norm_forward_weight_loop: loop kernel; formula: group_norm_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION group_norm_forward_weight_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, y_ptr, y_stride, rstd_ptr, mean_ptr, residue_ptr, run, runs, channels, eps, M, N
+#define AVO_PARAMETERS(X, W, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, X* __restrict__ y_ptr, \
+  int64_t y_stride, compute_t<X>* __restrict__ rstd_ptr, compute_t<X>* __restrict__ mean_ptr, \
+  compute_t<X>* __restrict__ residue_ptr, int64_t run, int64_t runs, int64_t channels, compute_t<X> eps, \
+  int64_t M, int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void group_norm_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
+  using C = compute_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    const int64_t first_run = live ? row * runs % channels : 0;
+    RowSum<C, V> sum_scaled;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j, bool whole) {
+        sum_scaled.add_product(x_vec[p][j], C(2.3283064365386963e-10), j, whole);
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_scaled.total);
+    const C mean = sum_scaled.total / C(N) * C(4294967296.0);
+    RowSum<C, V> sum_centred;
+    RowSum<C, V> t1;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - mean;
+        sum_centred.add(centred, j, whole);
+        t1.add_product(centred, centred, j, whole);
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred.total, t1.total);
+    const C t2 = sum_centred.total / C(N);
+    const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
+    const C variance = m_fma(-residue, residue, t1.total / C(N));
+    const C rstd = m_rsqrt(eps + variance);
+    const C t3 = -(residue * rstd);
+    if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
+    if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
+    if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_runs(weight_vec[0], 0, weight_ptr + first_run, run);
+      C y_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = x_vec[p][j] - mean;
+        const C y = m_fma(centred, rstd, t3);
+        const C y_ = weight_vec[p][j] * y;
+        y_out[j] = y_;
+      }
+      tile.store(y_ptr + row * y_stride, p, y_out, live);
+    }
+  }
+}
+
+} // namespace avo

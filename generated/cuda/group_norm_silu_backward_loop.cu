@@ -1,0 +1,85 @@
+// Generated, do not edit. avo::group_norm_silu_backward_loop: loop kernel; formula: group_norm_silu_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION group_norm_silu_backward_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, grad_ptr, grad_stride, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_PARAMETERS(X, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const compute_t<X>* __restrict__ rstd_ptr, const compute_t<X>* __restrict__ mean_ptr, \
+  const compute_t<X>* __restrict__ residue_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
+  int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+AVO_INLINE void group_norm_silu_backward_loop(AVO_PARAMETERS(X, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 3> scratch;
+  int turn = 0;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    const C rstd = live ? rstd_ptr[row] : C(0);
+    const C mean = live ? mean_ptr[row] : C(0);
+    const C residue = live ? residue_ptr[row] : C(0);
+    const C t1 = -rstd;
+    RowSum<C, V> t2;
+    RowSum<C, V> t3;
+    RowSum<C, V> t4;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
+        const C t5 = m_sigmoid<A>(y);
+        const C t6 = t5 * m_sigmoid_rest<A>(y, t5);
+        const C t7 = y * grad_vec[p][j];
+        t2.add_product(t5, grad_vec[p][j], j, whole);
+        t3.add_product(t6, t7, j, whole);
+        t4.add_product(y, t5 * grad_vec[p][j] + t6 * t7, j, whole);
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t2.total, t3.total, t4.total);
+    const C t5 = m_fma(t1, t2.total, -(rstd * t3.total)) / C(N);
+    const C t6 = rstd * (-t4.total / C(N));
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = x_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
+        const C t7 = m_sigmoid<A>(y);
+        grad_x_out[j] = t5 + m_fma(t6, rstd * centred, rstd * (t7 * grad_vec[p][j] + t7 * m_sigmoid_rest<A>(y, t7) * (y * grad_vec[p][j])));
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo

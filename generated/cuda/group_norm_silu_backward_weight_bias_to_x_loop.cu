@@ -1,0 +1,93 @@
+// Generated, do not edit. avo::group_norm_silu_backward_weight_bias_to_x_loop: loop kernel; formula: group_norm_silu_forward.cu
+#include "device/avo.cuh"
+
+#define AVO_FUNCTION group_norm_silu_backward_weight_bias_to_x_loop
+#define AVO_ARGUMENTS x_ptr, x_stride, grad_ptr, grad_stride, weight_ptr, bias_ptr, rstd_ptr, mean_ptr, residue_ptr, grad_x_ptr, grad_x_stride, run, runs, channels, M, N
+#define AVO_PARAMETERS(X, W, ...) \
+  const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ grad_ptr, int64_t grad_stride, \
+  const W* __restrict__ weight_ptr, const W* __restrict__ bias_ptr, const compute_t<X>* __restrict__ rstd_ptr, \
+  const compute_t<X>* __restrict__ mean_ptr, const compute_t<X>* __restrict__ residue_ptr, \
+  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t run, int64_t runs, int64_t channels, int64_t M, \
+  int64_t N
+
+namespace avo {
+
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+AVO_INLINE void group_norm_silu_backward_weight_bias_to_x_loop(AVO_PARAMETERS(X, W, T)) {
+  using C = compute_t<X>;
+  using A = accuracy_t<X, W>;
+  constexpr int V = kVector<X>;
+  const int thread = thread_of_row<T, kBlock>();
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  int turn = 0;
+  const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
+  for (int64_t base = rows.first; base < M; base += rows.step) {
+    const int64_t row = base + rows.own;
+    const bool live = row < M;
+    const C rstd = live ? rstd_ptr[row] : C(0);
+    const C mean = live ? mean_ptr[row] : C(0);
+    const C residue = live ? residue_ptr[row] : C(0);
+    const int64_t first_run = live ? row * runs % channels : 0;
+    RowSum<C, V> t1;
+    RowSum<C, V> t2;
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_runs(weight_vec[0], 0, weight_ptr + first_run, run);
+      Vec<W, V> bias_vec[1];
+      tile.load_runs(bias_vec[0], 0, bias_ptr + first_run, run);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
+        const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
+        const C t3 = m_sigmoid<A>(y_);
+        const C t4 = m_fma(t3 * m_sigmoid_rest<A>(y_, t3), grad_vec[p][j] * y_, grad_vec[p][j] * t3);
+        t1.add_product(weight_vec[p][j], t4, j, whole);
+        t2.add_product(y, weight_vec[p][j] * t4, j, whole);
+      });
+    }
+    row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
+    const C t3 = -(rstd * t1.total) / C(N);
+    const C t4 = rstd * (-t2.total / C(N));
+    for (int64_t column = 0; column < N; column += T * V) {
+      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
+      constexpr int p = 0;
+      Vec<X, V> x_vec[P];
+      if (live)
+        tile.load(x_vec, x_ptr + row * x_stride);
+      else
+        clear(x_vec);
+      Vec<X, V> grad_vec[P];
+      if (live)
+        tile.load(grad_vec, grad_ptr + row * grad_stride);
+      else
+        clear(grad_vec);
+      Vec<W, V> weight_vec[1];
+      tile.load_runs(weight_vec[0], 0, weight_ptr + first_run, run);
+      Vec<W, V> bias_vec[1];
+      tile.load_runs(bias_vec[0], 0, bias_ptr + first_run, run);
+      C grad_x_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C centred = x_vec[p][j] - mean;
+        const C y = rstd * (centred - residue);
+        const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
+        const C t5 = m_sigmoid<A>(y_);
+        grad_x_out[j] = t3 + m_fma(rstd * centred, t4, rstd * (weight_vec[p][j] * m_fma(t5 * m_sigmoid_rest<A>(y_, t5), grad_vec[p][j] * y_, grad_vec[p][j] * t5)));
+      }
+      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+    }
+  }
+}
+
+} // namespace avo
