@@ -22,6 +22,7 @@ import pytest
 import torch
 from catalogue import (
     LAYOUTS,
+    OPERATORS,
     RECORDS,
     RELATIVE,
     REPRESENTATIVES,
@@ -137,6 +138,8 @@ class Case:
     seed: int
 
 
+# The most tensors that an operator takes.
+TENSORS = max(sum(a["kind"] == "tensor" for a in op["ops"][0]["args"]) for op in OPERATORS.values())
 GRADIENTS = [*LAYOUTS, "expanded", "expanded rows"]
 
 
@@ -146,20 +149,20 @@ def cases(draw: Any) -> Case:
     shape = tuple(draw(st.sampled_from(LEADING)) for _ in range(rank - 1))
     if rank:
         shape += (draw(st.sampled_from(WIDTHS)),)
-    four = lambda choices: tuple(draw(st.sampled_from(choices)) for _ in range(4))  # noqa: E731
+    each = lambda choices: tuple(draw(st.sampled_from(choices)) for _ in range(TENSORS))  # noqa: E731
     same = draw(st.booleans())
-    dtypes = four(DTYPES)
+    dtypes = each(DTYPES)
     return Case(
         shape=shape,
         columns=draw(st.integers(1, 2)),
         dim=draw(st.integers(-4, 3)),
         patterns=draw(st.integers(0, 7)),
         broadcast=draw(st.integers(-3, 4)),
-        layouts=four(list(LAYOUTS)),
-        dtypes=(dtypes[0],) * 4 if same else dtypes,
-        values=(draw(st.sampled_from(VALUES)), *("normal",) * 3),
-        wanted=draw(st.integers(0, 15)),
-        gradients=four(GRADIENTS),
+        layouts=each(list(LAYOUTS)),
+        dtypes=(dtypes[0],) * TENSORS if same else dtypes,
+        values=(draw(st.sampled_from(VALUES)), *("normal",) * (TENSORS - 1)),
+        wanted=draw(st.integers(0, 2**TENSORS - 1)),
+        gradients=each(GRADIENTS),
         omit=draw(st.booleans()),
         seed=draw(st.integers(0, 2**20)),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from .losses import jsd_elements, kl_elements
 from .record import Sample, Tensor, Whole
 
 
@@ -187,30 +188,35 @@ def binary_cross_entropy_with_logits(x: Tensor, target: Tensor, reduction: str =
 
 
 def _divergence(
-    name: str, x: Tensor, target: Tensor, reduction: str, op: Callable[..., Tensor], *args: Any
+    name: str,
+    x: Tensor,
+    target: Tensor,
+    reduction: str,
+    rows: Callable[[Tensor, Tensor], Tensor],
+    elements: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """A loss of rows with torch's reductions of kl_div; without one, of rows of one element."""
+    """A loss of rows with torch's reductions of kl_div; without one, its terms by torch, in float32 or float64."""
     if reduction not in ("none", "mean", "sum", "batchmean"):
         raise RuntimeError(
             f"{name}: reduction must be 'none', 'mean', 'sum' or 'batchmean', but is '{reduction}'"
         )
-    wide, other = _rows(x, target)
+    dtype = torch.promote_types(x.dtype, target.dtype)
     if reduction == "none":
-        elements = op(wide.unsqueeze(-1), other.unsqueeze(-1), *args)
-        return _loss(
-            name, elements.reshape(torch.broadcast_shapes(x.shape, target.shape)), x, target, reduction, 1
-        )
-    rows = op(wide, other, *args)
+        compute = torch.promote_types(dtype, torch.float32)
+        return elements(x.to(compute), target.to(compute)).to(dtype)
+    wide, other = _rows(x, target)
+    count = wide.numel()
     if reduction == "batchmean":
-        return _loss(name, rows, x, target, "mean", x.shape[0] if x.dim() else 1)
-    return _loss(name, rows, x, target, reduction, wide.numel())
+        reduction, count = "mean", x.shape[0] if x.dim() else 1
+    return _loss(name, rows(wide, other), x, target, reduction, count)
 
 
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     if reduction == "none" and not log_target:
         return F.kl_div(x, target, reduction="none")
+    kind = "yes" if log_target else "no"
     return _divergence(
-        "kl_div", x, target, reduction, torch.ops.avo.kl_div_rows, "yes" if log_target else "no"
+        "kl_div", x, target, reduction, lambda x, t: torch.ops.avo.kl_div_rows(x, t, kind), kl_elements
     )
 
 
@@ -225,11 +231,19 @@ def jsd(x: Tensor, target: Tensor, reduction: str = "batchmean", beta: float = 0
         raise RuntimeError(f"jsd: beta must be in [0, 1], but is {beta}")
     # Over beta (1 - beta), it goes to KL(target, x) as beta goes to 0, and to KL(x, target) as it goes to 1.
     x, target = torch.broadcast_tensors(x, target)  # type: ignore[no-untyped-call]
-    if beta == 0.0:
-        return _divergence("jsd", x, target, reduction, torch.ops.avo.kl_div_rows, "yes")
-    if beta == 1.0:
-        return _divergence("jsd", target, x, reduction, torch.ops.avo.kl_div_rows, "yes")
-    return _divergence("jsd", x, target, reduction, torch.ops.avo.jsd_rows, beta)
+    if beta in (0.0, 1.0):
+        pair = (target, x) if beta else (x, target)
+        return _divergence(
+            "jsd", *pair, reduction, lambda x, t: torch.ops.avo.kl_div_rows(x, t, "yes"), kl_elements
+        )
+    return _divergence(
+        "jsd",
+        x,
+        target,
+        reduction,
+        lambda x, t: torch.ops.avo.jsd_rows(x, t, beta),
+        lambda x, t: jsd_elements(x, t, beta),
+    )
 
 
 def _jsd(x: Tensor, target: Tensor, reduction: str = "batchmean", beta: float = 0.5) -> Tensor:

@@ -155,10 +155,15 @@ def _distance(x: Tensor, target: Tensor, p: Tensor) -> Tensor:
     return target.clamp(min=_LEAST) - torch.where(p == 0.0, 0.0, x)
 
 
+def kl_elements(x: Tensor, target: Tensor) -> Tensor:
+    """The terms of ``kl_div_rows`` for a target of logarithms."""
+    p = torch.exp(target)
+    return p * _distance(x, target, p)
+
+
 def kl_div_rows(x: Tensor, target: Tensor, log_target: str = "no") -> Tensor:
     if log_target == "yes":
-        p = torch.exp(target)
-        return (p * _distance(x, target, p)).sum(-1, keepdim=True)
+        return kl_elements(x, target).sum(-1, keepdim=True)
     # 0 log(0) is 0; a negative probability gives NaN, as in torch.
     logarithm = torch.log(torch.where(target == 0.0, 1.0, target))
     return (target * (logarithm - x)).sum(-1, keepdim=True)
@@ -189,9 +194,14 @@ def _to_mixture(x: Tensor, target: Tensor, beta: float) -> tuple[Tensor, Tensor]
     )
 
 
-def jsd_rows(x: Tensor, target: Tensor, beta: float = 0.5) -> Tensor:
+def jsd_elements(x: Tensor, target: Tensor, beta: float) -> Tensor:
+    """The terms of ``jsd_rows``."""
     of_target, of_x = _to_mixture(x, target, beta)
-    return (torch.exp(target) * of_target * beta + torch.exp(x) * of_x * (1.0 - beta)).sum(-1, keepdim=True)
+    return torch.exp(target) * of_target * beta + torch.exp(x) * of_x * (1.0 - beta)
+
+
+def jsd_rows(x: Tensor, target: Tensor, beta: float = 0.5) -> Tensor:
+    return jsd_elements(x, target, beta).sum(-1, keepdim=True)
 
 
 def jsd_rows_gradient(grads: Grads, args: Arguments, results: Grads) -> Grads:
