@@ -732,7 +732,7 @@ def through_float(x):
     return (x.float() * 1.5).to(x.dtype)
 
 
-@add(ONE, torch_parts=True)
+@add(ONE)
 def straight_through(x):
     return x + (torch.round(x) - x).detach()
 

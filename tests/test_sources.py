@@ -19,6 +19,7 @@ from avo_ops import plan_file
 from avo_ops.definitions import CATALOGUE
 from avo_ops.generator import build, nvrtc
 from avo_ops.jit import GeneratorCompiler
+from avo_ops.registry.layout import NAMED as NAMED_DTYPES
 from avo_ops.registry.store import KernelStore
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -163,7 +164,7 @@ def test_every_combination_of_optional_arguments_is_one_case(op: dict[str, Any])
     for arg in op["args"]:
         match arg["kind"]:
             case "tensor":
-                count *= 2 if arg["optional"] else 1
+                count *= 2 if arg["optional"] else len(arg.get("narrow", [0]))
             case "str":
                 count *= len(arg["choices"])
             case "mask":
@@ -181,7 +182,11 @@ def test_names_of_an_op_are_its_own(op: dict[str, Any]) -> None:
     returns = {r["name"] for r in op["returns"]}
     assert len(args) == len(op["args"]) and len(returns) == len(op["returns"]) and not returns & set(args)
     assert args and op["args"][op["primary"]]["span"] == "MN"
-    assert all(r["dtype"] == "compute" or {*r["dtype"].split("|")} <= {*args} for r in op["returns"])
+    for r in op["returns"]:
+        assert r["dtype"] == "compute" or r["dtype"] in NAMED_DTYPES or {*r["dtype"].split("|")} <= {*args}
+        assert not {*NAMED_DTYPES} & {*args}
+        by_string = args.get(r["dtype"], {}).get("choices")
+        assert by_string is None or {*by_string} <= {*NAMED_DTYPES}
     rule, arg = op["columns"]["rule"], op["columns"].get("arg")
     assert (arg is None) == (rule in ("flat", "last"))
     if arg is not None:

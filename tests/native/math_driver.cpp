@@ -8,7 +8,7 @@
 // Unary functions that every implementation has. erfc is m_erfc(x, m_exp_neg_sq(x)), ndtr and x_ndtr likewise.
 #define MATH_EXACT(row)                                                                                      \
   row(neg) row(abs) row(sign) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip) row(tanh)       \
-      row(erf) row(sin) row(cos) row(floor)
+      row(erf) row(sin) row(cos) row(floor) row(round)
 #define MATH_APPROXIMATE(row)                                                                                \
   row(exp) row(sigmoid) row(x_sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr) row(sigmoid_rest)
 #define MATH_UNARY(row) MATH_EXACT(row) MATH_APPROXIMATE(row)
@@ -278,6 +278,7 @@ W reference(int function, W x) {
     case kMath_sin: return std::sin(x);
     case kMath_cos: return std::cos(x);
     case kMath_floor: return std::floor(x);
+    case kMath_round: return std::nearbyint(x);
     case kMath_sigmoid_rest: return x > 0 ? std::exp(-x) / (1 + std::exp(-x)) : 1 / (1 + std::exp(x));
     case kMath_exp_neg_sq: return std::exp(-x * x);
     case kMath_exp_neg_half_sq: return std::exp(-x * x / 2);
