@@ -78,6 +78,23 @@ def test_values_and_gradients(record: Any, shape: tuple[int, ...], groups: int) 
     check(record, shape, groups, torch.bfloat16, torch.float32)
 
 
+def test_values_and_gradients_in_the_emulator() -> None:
+    """The CUDA kernels: runs of whole vectors, of fewer elements than one, and such that a vector reaches over two."""
+    record = RECORDS["group_norm_silu"]
+    torch.manual_seed(0)
+    avo_ops.reset_stats()
+    with avo_ops.testing.emulate():
+        for shape, groups in SHAPES[:-1]:
+            check(record, shape, groups, torch.bfloat16, torch.bfloat16)
+        x, w, b = inputs((2, 12, 5, 3), torch.bfloat16)
+        last = x.contiguous(memory_format=torch.channels_last)
+        y = torch.ops.avo.group_norm_silu(last, 3, w, b)
+        assert y.stride() == last.stride() and torch.equal(y, torch.ops.avo.group_norm_silu(x, 3, w, b))
+    ran = [key for key in avo_ops.stats() if key.startswith("avo::group_norm_silu")]
+    assert not any("definition" in key for key in ran)
+    assert any("_to_weight_bias__bf16" in key for key in ran), ran  # the kernel of the runs
+
+
 @each
 @pytest.mark.parametrize("shape,groups", EXTREME)
 def test_long_rows(record: Any, shape: tuple[int, ...], groups: int) -> None:

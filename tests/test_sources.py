@@ -31,7 +31,7 @@ DTYPES = ("f32", "f16", "bf16", "f64")
 PAIRS = (*((dtype, dtype) for dtype in DTYPES), ("f16", "f32"), ("bf16", "f32"))
 # A step's parameters with a name say where it is looked up: among what kinds of arguments and returns.
 NAMED = ("ptr", "stride", "scalar")
-PLAIN = ("M", "N", "aligned", "partials", "groups")
+PLAIN = ("M", "N", "aligned", "partials", "groups", "run", "runs", "channels")
 
 
 def families_of_rare_cases() -> set[str]:
@@ -252,7 +252,7 @@ def test_partials_are_made_before_they_are_finished(op: dict[str, Any]) -> None:
 @each_family
 def test_variants_cover_every_width_once(family: str) -> None:
     record = FAMILIES[family]
-    assert record["class"] in ("flat", "row", "loop", "column", "finish")
+    assert record["class"] in ("flat", "row", "loop", "column", "runs", "finish")
     assert (FOLDER / record["source"]).is_file()
     dtypes = {",".join(pair) for pair in PAIRS} if "," in next(iter(record["variants"])) else set(DTYPES)
     if family.endswith("_cluster"):  # rows that one block cannot hold, of the dtypes that models run

@@ -50,6 +50,7 @@ class Emitter:
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
+    held: int = 0  # of runs: operands that the cases of an op hold in registers
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
@@ -146,24 +147,17 @@ class Emitter:
     def _features(self, graph: Graph) -> Features:
         """What a schedule needs to know. Values of runs differ from row to row: such operands are no column operands.
 
-        One that a reduction reads is in registers as a row is.
+        Those that reductions read are in registers as a row is: as many in all cases of an op, whose rows have the same threads.
         """
         features = Features.of(graph)
         if not self.by_runs:
             return features
-        read: set[int] = set()
-        todo = [n.args[0] for n in graph.nodes() if n.is_reduction and n.attr == Span.COLS]
-        while todo:
-            n = todo.pop()
-            if n.index not in read and not n.is_reduction:
-                read.add(n.index)
-                todo += n.args
-        held = sum(n.op == "load" and n.span == Span.COLS and n.index in read for n in graph.nodes())
-        return replace(features, row_loads=features.row_loads + held, column_loads=0)
+        return replace(features, row_loads=features.row_loads + self.held, column_loads=0)
 
     def _of_groups(self, case: Case, op: Op) -> list[Json]:
         """Rows as elsewhere; sums over the rows by a kernel that has a row for each run of columns."""
         self.with_sums = False
+        self.held = max(_read_by_reductions(c.graph) for c in op.cases)
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         rows = Graph({n: v for n, v in case.graph.results.items() if v.span & Span.ROWS})
         sums = Graph({n: v for n, v in case.graph.results.items() if not v.span & Span.ROWS})
@@ -419,6 +413,18 @@ def variant(
         "cluster": max(1, tile.threads // tile.block),
         "smem": 0,
     }
+
+
+def _read_by_reductions(graph: Graph) -> int:
+    """How many column operands the reductions along the columns read."""
+    read: set[int] = set()
+    todo = [n.args[0] for n in graph.nodes() if n.is_reduction and n.attr == Span.COLS]
+    while todo:
+        n = todo.pop()
+        if n.index not in read and not n.is_reduction:
+            read.add(n.index)
+            todo += n.args
+    return sum(n.op == "load" and n.span == Span.COLS and n.index in read for n in graph.nodes())
 
 
 def _sums_of_runs(name: str, graph: Graph) -> Graph:

@@ -40,8 +40,7 @@ class Space:
         if self.channels is None:
             return value
         if span == "MN":
-            parts: Tensor = value.unflatten(1, self.sizes[1:3])  # type: ignore[no-untyped-call]
-            return parts
+            return value.reshape(value.shape[0], *self.sizes[1:3], *value.shape[2:])
         return value.unsqueeze(-1) if span == "M" else value.reshape(self._of_channels)
 
     def joined(self, value: Tensor, span: str) -> Tensor:
@@ -49,7 +48,7 @@ class Space:
         if self.channels is None or value.dim() < len(self.sizes):
             return value
         if span == "MN":
-            return value.expand(self.sizes).flatten(1, 2)
+            return value.expand(self.sizes).reshape(self.shape)
         return value.squeeze(-1) if span == "M" else value.expand(1, *self._of_channels).reshape(-1)
 
     @property

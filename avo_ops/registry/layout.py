@@ -235,8 +235,8 @@ def space_of_tensors(op: Op, args: Sequence[Any]) -> Space:
     sizes = _common_shape(op, args)
     channels = None
     if op.rule == "groups":
-        sizes = _split_channels(op, args, sizes)
-        channels = args[op.primary].shape[1]
+        whole, sizes = sizes, _split_channels(op, args, sizes)
+        channels = whole[1]
     columns = _columns(op, args, sizes)
     rows = tuple(d for d in range(len(sizes)) if d not in columns)
     double = any(args[i] is not None and args[i].dtype == torch.float64 for i in op.tensors)
