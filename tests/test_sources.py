@@ -104,7 +104,7 @@ def test_stale_and_write(tmp_path: Path) -> None:
 def test_small_enough_for_a_review() -> None:
     paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
     assert set(FOLDER.glob("cuda/*")) == {FOLDER / record["source"] for record in FAMILIES.values()}
-    assert sum(path.stat().st_size for path in paths) < 2_250_000
+    assert sum(path.stat().st_size for path in paths) < 2_750_000
 
 
 # ---- the plan keeps its contract ----
