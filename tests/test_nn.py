@@ -565,8 +565,9 @@ def test_a_second_replace_finds_nothing():
     avo.replace(model)
     again = avo.replace(model)
     assert not again and [x.name for x in again.left] == ["tanhshrink"]
-    ours = [m for m in [*modules.TWINS, *modules.OWN] if m not in (avo.LayerNorm, avo.RMSNorm)]
-    made = nn.Sequential(avo.LayerNorm(4), avo.RMSNorm(4), foreign.BareRMSNorm(), *(m() for m in ours))
+    ours = [m for m in [*modules.TWINS, *modules.OWN] if m not in (avo.LayerNorm, avo.RMSNorm, avo.GroupNorm)]
+    norms = avo.LayerNorm(4), avo.RMSNorm(4), avo.GroupNorm(2, 4)
+    made = nn.Sequential(*norms, foreign.BareRMSNorm(), *(m() for m in ours))
     assert str(avo.replace(made)) == "replaced 0, left 0"
 
 

@@ -70,7 +70,8 @@ class Emitter:
         def unit(dtypes: str, row: Json) -> str | None:
             name = f"{family.name}__{dtypes.replace(',', '_')}"
             if dtypes in schedule.ON_DEMAND or family.name not in self.usual or not self.record.packaged:
-                return name
+                # Kernels that load values of runs take long to compile: a call waits for its own alone.
+                return str(row["symbol"]) if self.by_runs else name
             if not any(v["exact"] == "chunks" for v in family.variants[dtypes]):
                 return None
             # A reduction with the row in registers, whose kernels are many.
