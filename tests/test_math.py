@@ -89,6 +89,8 @@ class Operand(ctypes.Structure):
         ("dtype", ctypes.c_int32),
         ("panelled", ctypes.c_int32),
         ("col_stride", ctypes.c_int64),
+        ("run", ctypes.c_int64),
+        ("run_stride", ctypes.c_int64),
         ("row_strides", ctypes.c_int64 * 8),
     ]
 
@@ -102,6 +104,10 @@ class CpuArgs(ctypes.Structure):
         ("row_dims", ctypes.c_int32),
         ("panel_rows", ctypes.c_int32),
         ("row_sizes", ctypes.c_int64 * 8),
+        ("run", ctypes.c_int64),
+        ("runs", ctypes.c_int64),
+        ("groups", ctypes.c_int64),
+        ("sum_columns", ctypes.c_int64),
         ("partials", ctypes.c_void_p),
     ]
 
@@ -495,13 +501,13 @@ def operand(
     array: np.ndarray, dtype: int, row_strides: list[int], col_stride: int, offset: int = 0
 ) -> Operand:
     data = array.ctypes.data + offset * array.itemsize
-    return Operand(data, dtype, 0, col_stride, (ctypes.c_int64 * 8)(*row_strides))
+    return Operand(data, dtype, 0, col_stride, 0, 0, (ctypes.c_int64 * 8)(*row_strides))
 
 
 def arguments(operands: list[Operand], row_sizes: list[int], n: int) -> CpuArgs:
     listed = (Operand * len(operands))(*operands)
     sizes = (ctypes.c_int64 * 8)(*row_sizes)
-    return CpuArgs(listed, None, math.prod(row_sizes), n, len(row_sizes), 0, sizes, None)
+    return CpuArgs(listed, None, math.prod(row_sizes), n, len(row_sizes), 0, sizes, 0, 0, 0, n, None)
 
 
 def copy(made: Implementation, double: bool, args: CpuArgs, n: int, c0: int = 0) -> None:
@@ -604,7 +610,7 @@ def test_absent_outputs_and_statistics(driver: Driver, double: bool) -> None:
     x = np.arange(40, dtype=real)
     for name, made in driver.cpu():
         code = F64 if double else F32
-        nothing = Operand(None, F16, 0, 1, (ctypes.c_int64 * 8)(4))
+        nothing = Operand(None, F16, 0, 1, 0, 0, (ctypes.c_int64 * 8)(4))
         copy(made, double, arguments([operand(x, code, [4], 1), nothing], [10], 4), 4)
         args = arguments([operand(x, code, [4], 0), nothing], [10], 1)
         made.copy_stats[double](ctypes.addressof(args), 0, 10)
