@@ -432,7 +432,7 @@ class _Kernel:
         keeps = [n for n in self.nodes if n.index in self.kept and self.kept[n.index][0] == k]
         names = self.names.scope()
         loads, spelled = self._loads(k, [*self._roots(k), *keeps], known, names)
-        taken = [summand(n, {*spelled, *self.kept}) for n in self._reductions(k)]
+        taken = [self._summand(n) for n in self._reductions(k)]
         if k > self.last:
             taken = [*((v,) for v in self.stores.values()), *taken]
         body = Body(names, spelled, "const V", spell=self._spell, **_OF_ROW)
@@ -441,6 +441,13 @@ class _Kernel:
         found = [", ".join(itertools.islice(value, len(parts))) for parts in taken]
         stores = [f"part.store({self.kept[n.index][1]} + c, {v});" for n, v in zip(keeps, value, strict=True)]
         return [*loads, *lines, *stores], found
+
+    def _summand(self, reduction: Node) -> tuple[Node, ...]:
+        """As render.summand, but a product that could be kept for a later pass stays whole in any case: then the bits of a sum do
+        not depend on what else the kernel computes."""
+        (value,) = reduction.args
+        dear = not value.span & Span.COLS or _cost(self._elements([value]).values()) >= _DEAR
+        return (value,) if dear else summand(reduction, ())
 
     def _reductions(self, k: int) -> list[Node]:
         """The reductions that pass ``k`` over a row is for: the last adds to the column sums."""

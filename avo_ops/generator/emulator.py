@@ -51,15 +51,18 @@ def family_unit(family: str) -> str:
     """The unit of a family of the catalogue."""
     folder = generated_folder()
     entry = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)["families"][family]
-    served = {d: [v for v in rows if _serves(v, d)] for d, rows in entry["variants"].items()}
+    of_runs = entry["class"] == "runs"
+    served = {d: [v for v in rows if _serves(v, d, of_runs)] for d, rows in entry["variants"].items()}
     entry = {**entry, "variants": served}
     kernels = {v["symbol"] for rows in entry["variants"].values() for v in rows}
     return unit(family_source(family, entry, folder), kernels)
 
 
-def _serves(variant: dict[str, Any], dtypes: str) -> bool:
+def _serves(variant: dict[str, Any], dtypes: str, of_runs: bool) -> bool:
     if _dtypes is not None and not _dtypes.issuperset(dtypes.split(",")):
         return False
+    if of_runs and _widths is not None:  # its rows are parts of those
+        return bool(variant["min_n"] <= max(_widths))
     exact = variant["exact"]
     return _widths is None or any(
         variant["min_n"] <= n <= variant["max_n"] and exact in (None, "chunks", "odd", n) for n in _widths

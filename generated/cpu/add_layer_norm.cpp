@@ -32,8 +32,9 @@ AVO_KERNEL void add_layer_norm_forward(AVO_PARAMETERS) {
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
           const V t1 = m_round_to(residual_out, a->operands[3].dtype);
+          const V scaled = t1 * V(C(2.3283064365386963e-10));
           part.store(t1_row + c, t1);
-          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
+          sum_scaled_block = part.sum(sum_scaled_block, scaled);
         });
         sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
@@ -48,7 +49,7 @@ AVO_KERNEL void add_layer_norm_forward(AVO_PARAMETERS) {
           const V t2 = part.load(t1_row + c);
           const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -105,8 +106,9 @@ AVO_KERNEL void add_layer_norm_forward_bias(AVO_PARAMETERS) {
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
           const V t1 = m_round_to(residual_out, a->operands[4].dtype);
+          const V scaled = t1 * V(C(2.3283064365386963e-10));
           part.store(t1_row + c, t1);
-          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
+          sum_scaled_block = part.sum(sum_scaled_block, scaled);
         });
         sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
@@ -121,7 +123,7 @@ AVO_KERNEL void add_layer_norm_forward_bias(AVO_PARAMETERS) {
           const V t2 = part.load(t1_row + c);
           const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -180,8 +182,9 @@ AVO_KERNEL void add_layer_norm_forward_weight(AVO_PARAMETERS) {
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
           const V t1 = m_round_to(residual_out, a->operands[4].dtype);
+          const V scaled = t1 * V(C(2.3283064365386963e-10));
           part.store(t1_row + c, t1);
-          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
+          sum_scaled_block = part.sum(sum_scaled_block, scaled);
         });
         sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
@@ -196,7 +199,7 @@ AVO_KERNEL void add_layer_norm_forward_weight(AVO_PARAMETERS) {
           const V t2 = part.load(t1_row + c);
           const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
@@ -256,8 +259,9 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(AVO_PARAMETERS) {
           const V residual = part.load(residual_row + c);
           const V residual_out = x + residual;
           const V t1 = m_round_to(residual_out, a->operands[5].dtype);
+          const V scaled = t1 * V(C(2.3283064365386963e-10));
           part.store(t1_row + c, t1);
-          sum_scaled_block = part.sum(sum_scaled_block, t1, V(C(2.3283064365386963e-10)));
+          sum_scaled_block = part.sum(sum_scaled_block, scaled);
         });
         sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
@@ -272,7 +276,7 @@ AVO_KERNEL void add_layer_norm_forward_weight_bias(AVO_PARAMETERS) {
           const V t2 = part.load(t1_row + c);
           const V centred = t2 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t1_block[chain] = part.sum(t1_block[chain], centred, centred);
+          t1_block[chain] = part.sum(t1_block[chain], centred * centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);

@@ -33,7 +33,7 @@ AVO_KERNEL void add_rms_norm_forward(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[3].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -82,7 +82,7 @@ AVO_KERNEL void add_rms_norm_forward_weight(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[4].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }

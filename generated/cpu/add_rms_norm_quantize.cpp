@@ -37,7 +37,7 @@ AVO_KERNEL void add_rms_norm_quantize_forward(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t3 = m_round_to(residual_out, a->operands[4].dtype);
           part.store(t1_row + c, t3);
-          t2_block = part.sum(t2_block, t3, t3);
+          t2_block = part.sum(t2_block, t3 * t3);
         });
         t2_lanes = t2_lanes + t2_block;
       }
@@ -87,7 +87,7 @@ AVO_KERNEL void add_rms_norm_quantize_forward_int8(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t3 = m_round_to(residual_out, a->operands[4].dtype);
           part.store(t1_row + c, t3);
-          t2_block = part.sum(t2_block, t3, t3);
+          t2_block = part.sum(t2_block, t3 * t3);
         });
         t2_lanes = t2_lanes + t2_block;
       }
@@ -138,7 +138,7 @@ AVO_KERNEL void add_rms_norm_quantize_forward_weight(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t3 = m_round_to(residual_out, a->operands[5].dtype);
           part.store(t1_row + c, t3);
-          t2_block = part.sum(t2_block, t3, t3);
+          t2_block = part.sum(t2_block, t3 * t3);
         });
         t2_lanes = t2_lanes + t2_block;
       }
@@ -191,7 +191,7 @@ AVO_KERNEL void add_rms_norm_quantize_forward_weight_int8(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t3 = m_round_to(residual_out, a->operands[5].dtype);
           part.store(t1_row + c, t3);
-          t2_block = part.sum(t2_block, t3, t3);
+          t2_block = part.sum(t2_block, t3 * t3);
         });
         t2_lanes = t2_lanes + t2_block;
       }

@@ -36,7 +36,7 @@ AVO_KERNEL void add_rms_norm_quantize_rows_forward(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[3].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -94,7 +94,7 @@ AVO_KERNEL void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[3].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -153,7 +153,7 @@ AVO_KERNEL void add_rms_norm_quantize_rows_forward_weight(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[4].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -216,7 +216,7 @@ AVO_KERNEL void add_rms_norm_quantize_rows_forward_weight_int8(AVO_PARAMETERS) {
           const V residual_out = x + residual;
           const V t2 = m_round_to(residual_out, a->operands[4].dtype);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }

@@ -169,7 +169,7 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_bias(AVO_PARAMETERS) {
         const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))), grad));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad));
         });
       }
     }
@@ -195,10 +195,10 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias(AVO_PARAMETERS) {
         const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0)));
-          part.store(grad_x_row + c, t2 * grad);
+          const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad;
+          part.store(grad_x_row + c, t2);
           part.store(grad_residual_row + c, grad);
-          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t2, grad));
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t2));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
         close_row<C>(a, 3, row, c0, n, grad_residual_row);
@@ -225,9 +225,9 @@ AVO_KERNEL void bias_dropout_add_rows_backward_bias_to_x_bias(AVO_PARAMETERS) {
         const C t1 = C(1.0) / (C(1.0) - p_);
         sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
           const V grad = part.load(grad_row + c);
-          const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0)));
-          part.store(grad_x_row + c, t2 * grad);
-          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t2, grad));
+          const V t2 = m_where(m_ge(m_uniform<C>(seed, c0 + c), V(p_)), V(t1), V(C(0.0))) * grad;
+          part.store(grad_x_row + c, t2);
+          part.store(grad_bias_sum + c, part.sum(part.load(grad_bias_sum + c), t2));
         });
         close_row<C>(a, 2, row, c0, n, grad_x_row);
       }

@@ -40,9 +40,10 @@ AVO_KERNEL void dropout_add_layer_norm_rows_forward(AVO_PARAMETERS) {
           const V residual = part.load(residual_row + c);
           const V residual_out = m_fma(x, m_where(m_ge(m_uniform<C>(seed, c), V(p_)), V(t1), V(C(0.0))), residual);
           const V t2 = m_round_to(residual_out, a->operands[6].dtype);
+          const V scaled = t2 * V(C(2.3283064365386963e-10));
           part.store(residual_out_row_ + c, residual_out);
           part.store(t1_row + c, t2);
-          sum_scaled_block = part.sum(sum_scaled_block, t2, V(C(2.3283064365386963e-10)));
+          sum_scaled_block = part.sum(sum_scaled_block, scaled);
         });
         sum_scaled_lanes = sum_scaled_lanes + sum_scaled_block;
       }
@@ -57,7 +58,7 @@ AVO_KERNEL void dropout_add_layer_norm_rows_forward(AVO_PARAMETERS) {
           const V t3 = part.load(t1_row + c);
           const V centred = t3 - V(mean);
           sum_centred_block[chain] = part.sum(sum_centred_block[chain], centred);
-          t2_block[chain] = part.sum(t2_block[chain], centred, centred);
+          t2_block[chain] = part.sum(t2_block[chain], centred * centred);
         });
         sum_centred_lanes = sum_centred_lanes + (sum_centred_block[0] + sum_centred_block[1]);
         t2_lanes = t2_lanes + (t2_block[0] + t2_block[1]);

@@ -42,7 +42,7 @@ AVO_KERNEL void dropout_add_rms_norm_rows_forward(AVO_PARAMETERS) {
           const V t3 = m_round_to(residual_out, a->operands[5].dtype);
           part.store(residual_out_row_ + c, residual_out);
           part.store(t1_row + c, t3);
-          t2_block = part.sum(t2_block, t3, t3);
+          t2_block = part.sum(t2_block, t3 * t3);
         });
         t2_lanes = t2_lanes + t2_block;
       }

@@ -1060,8 +1060,8 @@ AVO_KERNEL void bias_swiglu_packed_backward_to_bias(AVO_PARAMETERS) {
           const V sums = up + up_bias;
           const V t1 = gate + gate_bias;
           const V s = m_sigmoid(t1);
-          part.store(grad_gate_bias_sum + c, part.sum(part.load(grad_gate_bias_sum + c), sums * grad, m_fma(t1, s * m_sigmoid_rest(t1, s), s)));
-          part.store(grad_up_bias_sum + c, part.sum(part.load(grad_up_bias_sum + c), m_x_sigmoid(t1), grad));
+          part.store(grad_gate_bias_sum + c, part.sum(part.load(grad_gate_bias_sum + c), sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s)));
+          part.store(grad_up_bias_sum + c, part.sum(part.load(grad_up_bias_sum + c), m_x_sigmoid(t1) * grad));
         });
       }
     }
@@ -1134,15 +1134,14 @@ AVO_KERNEL void bias_swiglu_packed_backward(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V gate_bias = part.load(gate_bias_row + c);
           const V sums = up + up_bias;
-          const V t1 = sums * grad;
-          const V t2 = gate + gate_bias;
-          const V s = m_sigmoid(t2);
-          const V t3 = m_fma(t2, s * m_sigmoid_rest(t2, s), s);
-          const V t4 = m_x_sigmoid(t2);
-          part.store(grad_gate_row + c, t1 * t3);
-          part.store(grad_up_row + c, t4 * grad);
-          part.store(grad_gate_bias_sum + c, part.sum(part.load(grad_gate_bias_sum + c), t1, t3));
-          part.store(grad_up_bias_sum + c, part.sum(part.load(grad_up_bias_sum + c), t4, grad));
+          const V t1 = gate + gate_bias;
+          const V s = m_sigmoid(t1);
+          const V t2 = sums * grad * m_fma(t1, s * m_sigmoid_rest(t1, s), s);
+          const V t3 = m_x_sigmoid(t1) * grad;
+          part.store(grad_gate_row + c, t2);
+          part.store(grad_up_row + c, t3);
+          part.store(grad_gate_bias_sum + c, part.sum(part.load(grad_gate_bias_sum + c), t2));
+          part.store(grad_up_bias_sum + c, part.sum(part.load(grad_up_bias_sum + c), t3));
         });
         close_row<C>(a, 5, row, c0, n, grad_gate_row);
         close_row<C>(a, 6, row, c0, n, grad_up_row);

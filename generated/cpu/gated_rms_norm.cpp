@@ -72,7 +72,7 @@ AVO_KERNEL void gated_rms_norm_forward_gate_first(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V t2 = x * m_x_sigmoid(gate);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, t2, t2);
+          t1_block = part.sum(t1_block, t2 * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -112,7 +112,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_weight(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
           const V y = x * V(rstd);
-          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, m_x_sigmoid(gate) * grad));
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y * (m_x_sigmoid(gate) * grad)));
         });
       }
     }
@@ -148,7 +148,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS) {
           const V y = x * V(rstd);
           const V t2 = weight * (m_x_sigmoid(gate) * grad);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, y, t2);
+          t1_block = part.sum(t1_block, y * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -206,7 +206,7 @@ AVO_KERNEL void gated_rms_norm_backward(AVO_PARAMETERS) {
           const V y = x * V(rstd);
           const V t2 = m_x_sigmoid(gate) * grad;
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, y, weight * t2);
+          t1_block = part.sum(t1_block, y * (weight * t2));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -224,7 +224,7 @@ AVO_KERNEL void gated_rms_norm_backward(AVO_PARAMETERS) {
         const V t5 = y_ * grad;
         part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * t3)));
         part.store(grad_gate_row + c, m_fma(t4 * m_sigmoid_rest(gate, t4), gate * t5, t4 * t5));
-        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, t3));
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y * t3));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
@@ -262,7 +262,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x(AVO_PARAMETERS) {
           const V y = x * V(rstd);
           const V t2 = weight * (m_x_sigmoid(gate) * grad);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, y, t2);
+          t1_block = part.sum(t1_block, y * t2);
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -310,7 +310,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(AVO_PARAMETERS) {
           const V y = x * V(rstd);
           const V t2 = m_x_sigmoid(gate) * grad;
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, y, weight * t2);
+          t1_block = part.sum(t1_block, y * (weight * t2));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -322,7 +322,7 @@ AVO_KERNEL void gated_rms_norm_backward_to_x_weight(AVO_PARAMETERS) {
         const V t3 = part.load(t1_row + c);
         const V y = x * V(rstd);
         part.store(grad_x_row + c, m_fma(y, V(t2), V(rstd) * (weight * t3)));
-        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, t3));
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y * t3));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }
@@ -350,7 +350,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_weight(AVO_PARAMETERS) {
           const V gate = part.load(gate_row + c);
           const V grad = part.load(grad_row + c);
           const V y = x * m_x_sigmoid(gate) * V(rstd);
-          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
+          part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y * grad));
         });
       }
     }
@@ -388,7 +388,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_gate(AVO_PARAMETERS) {
           const V y = x * t2 * V(rstd);
           part.store(t1_row + c, t2);
           part.store(y_row + c, y);
-          t1_block = part.sum(t1_block, y, weight * grad);
+          t1_block = part.sum(t1_block, y * (weight * grad));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -448,7 +448,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(AVO_PARAMETERS) {
           const V y = x * t2 * V(rstd);
           part.store(t1_row + c, t2);
           part.store(y_row + c, y);
-          t1_block = part.sum(t1_block, y, weight * grad);
+          t1_block = part.sum(t1_block, y * (weight * grad));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -466,7 +466,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first(AVO_PARAMETERS) {
         const V t6 = x * t4;
         part.store(grad_x_row + c, t3 * t4);
         part.store(grad_gate_row + c, m_fma(t5 * m_sigmoid_rest(gate, t5), gate * t6, t5 * t6));
-        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y * grad));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
       close_row<C>(a, 6, row, panel, grad_gate_row);
@@ -504,7 +504,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x(AVO_PARAMETERS) {
           const V t2 = m_x_sigmoid(gate);
           const V y = x * t2 * V(rstd);
           part.store(t1_row + c, t2);
-          t1_block = part.sum(t1_block, y, weight * grad);
+          t1_block = part.sum(t1_block, y * (weight * grad));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -556,7 +556,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS) {
           const V y = x * t2 * V(rstd);
           part.store(t1_row + c, t2);
           part.store(y_row + c, y);
-          t1_block = part.sum(t1_block, y, weight * grad);
+          t1_block = part.sum(t1_block, y * (weight * grad));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -568,7 +568,7 @@ AVO_KERNEL void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS) {
         const V weight = part.load(weight_row + c);
         const V grad = part.load(grad_row + c);
         part.store(grad_x_row + c, t3 * m_fma(y, V(t2), V(rstd) * (weight * grad)));
-        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y, grad));
+        part.store(grad_weight_sum + c, part.sum(part.load(grad_weight_sum + c), y * grad));
       });
       close_row<C>(a, 5, row, panel, grad_x_row);
     }

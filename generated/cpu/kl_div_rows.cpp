@@ -27,7 +27,7 @@ AVO_KERNEL void kl_div_rows_forward(AVO_PARAMETERS) {
           const V target = part.load(target_row + c);
           const V x = part.load(x_row + c);
           const V logarithm = m_log(m_where(m_eq(target, V(C(0.0))), V(C(1.0)), target));
-          t1_block = part.sum(t1_block, target, logarithm - x);
+          t1_block = part.sum(t1_block, target * (logarithm - x));
         });
         t1_lanes = t1_lanes + t1_block;
       }
@@ -55,7 +55,7 @@ AVO_KERNEL void kl_div_rows_forward_yes(AVO_PARAMETERS) {
           const V target = part.load(target_row + c);
           const V x = part.load(x_row + c);
           const V t2 = m_exp(target);
-          t1_block = part.sum(t1_block, t2, m_max(target, V(C(-1000.0))) - m_where(m_eq(t2, V(C(0.0))), V(C(0.0)), x));
+          t1_block = part.sum(t1_block, t2 * (m_max(target, V(C(-1000.0))) - m_where(m_eq(t2, V(C(0.0))), V(C(0.0)), x)));
         });
         t1_lanes = t1_lanes + t1_block;
       }

@@ -39,9 +39,9 @@ template <class C> struct RowIn {
   const C *whole;
   int64_t begin = 0, end = 0; // of the piece that is there
 
-  AVO_INLINE RowIn(const AvoCpuArgs *args, int operand, int64_t row, const RowPanel &panel, C *buffer)
-      : a(args), operand(operand), row(row), buffer(buffer),
-        whole(by_pieces<C>(a, a->operands[operand]) ? nullptr : load_row<C>(a, operand, row, panel, buffer)) {}
+  AVO_INLINE RowIn(const AvoCpuArgs *args, int k, int64_t r, const RowPanel &panel, C *room)
+      : a(args), operand(k), row(r), buffer(room),
+        whole(by_pieces<C>(a, a->operands[k]) ? nullptr : load_row<C>(a, k, r, panel, room)) {}
   // The row, of which the columns [first, last) are there.
   AVO_INLINE const C *block(int64_t first, int64_t last) {
     if (whole) return whole;
@@ -62,9 +62,9 @@ template <class C> struct RowOut {
   C *buffer, *whole;
   int64_t begin = 0;
 
-  AVO_INLINE RowOut(const AvoCpuArgs *args, int operand, int64_t row, const RowPanel &panel, C *buffer)
-      : a(args), operand(operand), row(row), buffer(buffer),
-        whole(by_pieces<C>(a, a->operands[operand]) ? nullptr : open_row<C>(a, operand, row, panel, buffer)) {}
+  AVO_INLINE RowOut(const AvoCpuArgs *args, int k, int64_t r, const RowPanel &panel, C *room)
+      : a(args), operand(k), row(r), buffer(room),
+        whole(by_pieces<C>(a, a->operands[k]) ? nullptr : open_row<C>(a, k, r, panel, room)) {}
   AVO_INLINE C *block() const { return whole ? whole : buffer - begin; }
   AVO_INLINE void close_block(int64_t last) {
     if (whole || (last - begin <= kPiece - kSumBlock && last < a->N)) return;

@@ -239,9 +239,13 @@ std::string describe(const Plan &plan, const Arguments &args) {
   if (!runs && plan.outcome != Outcome::Empty) return text;
   for (size_t i = 0; i < op.returns.size(); ++i) {
     const Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
-    if (operand.present)
-      text += join("result ", op.returns[i].name, " ", short_name(operand.declared), " ",
-                   list_text(operand.sizes, operand.ndim), " ", list_text(operand.strides, operand.ndim), "\n");
+    if (!operand.present) continue;
+    // A result of groups is as the call has it, not as the kernels see it.
+    bool whole = plan.splits(operand);
+    int ndim = whole ? plan.whole_ndim : operand.ndim;
+    text += join("result ", op.returns[i].name, " ", short_name(operand.declared), " ",
+                 list_text(whole ? plan.whole_sizes : operand.sizes, ndim), " ",
+                 list_text(whole ? plan.whole_strides : operand.strides, ndim), "\n");
   }
   return text;
 }
