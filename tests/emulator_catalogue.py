@@ -460,12 +460,23 @@ def has_many(name: str) -> bool:
 
 
 def chosen() -> list[str]:
-    """The representatives; of those of many kernels (norms, of about a thousand each) the one of the fewest families that
-    sums over rows, and of those that find a scale for 8 bits in each row the one of the fewest, but for AVO_OPS_EMULATOR=all."""
-    many = [name for name in REPRESENTATIVES if has_many(name)]
-    kept = min((name for name in many if any(FAMILIES[f]["sums"] for f in families(name))), key=families_of)
+    """The representatives, but for AVO_OPS_EMULATOR=all without those of many kernels (norms, of about a thousand each).
+
+    For these stands the packaged one of the most column operands that sums over rows, of the fewest families; of those that
+    find a scale for 8 bits in each row the one of the fewest.
+    """
+
+    def simplest(name: str) -> tuple[int, int]:
+        columns = sum(arg.get("span") == "N" for arg in OPERATORS[name]["ops"][0]["args"])
+        return -columns, families_of(name)
+
+    many = [name for name in RECORDS if has_many(name)]
+    with_sums = [n for n in many if RECORDS[n].packaged and any(FAMILIES[f]["sums"] for f in families(n))]
+    kept = min(with_sums, key=simplest)
     scaled = sorted((n for n in REPRESENTATIVES if "scale" in RECORDS[n].results), key=families_of)
-    return [n for n in REPRESENTATIVES if EVERYTHING or n not in (*many, *scaled[1:]) or n == kept]
+    if EVERYTHING:
+        return REPRESENTATIVES
+    return [n for n in RECORDS if n == kept or (n in REPRESENTATIVES and n not in (*many, *scaled[1:]))]
 
 
 def others(part: int = 0, parts: int = 1) -> list[str]:

@@ -106,8 +106,8 @@ struct Plan {
   int64_t packed_sizes[kMaxDims], packed_strides[kMaxDims], packed_columns; // of a packed MN or N tensor
   int m_ndim;
   int64_t m_sizes[kMaxDims], m_strides[kMaxDims], n_strides[kMaxDims];
-  // Rule groups: the shape that tensors have, (samples, channels, ...), that of the plan, (samples, groups, channels of
-  // one,
+  // Rule groups: the shape of tensors, (samples, channels, ...), that of the plan, (samples, groups, channels of a
+  // group,
   // ...), and the layout of the results.
   int whole_ndim;
   const int64_t *whole_sizes;
