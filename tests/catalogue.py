@@ -134,9 +134,9 @@ def gradient_roundings(name: str) -> int:
 def magnified(record: OpDef, n: int) -> int:
     """How many times the rounding of a result that another one uses shows in that.
 
-    In the norm of two or three elements more: they may hardly differ.
+    In the norm of two or three elements more where some of them are dropped: the others may hardly differ.
     """
-    return 4 if len(record.results) > 1 and 1 < n <= 3 else 1
+    return 4 if len(record.results) > 1 and record.integers and 1 < n <= 3 else 1
 
 
 # Rounding of results: half a unit in the last place of the result, and of sums over a few hundred rows in float32.
