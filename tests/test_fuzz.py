@@ -55,7 +55,9 @@ CASES = int(os.environ.get("AVO_OPS_FUZZ_CASES", "2000"))
 SEED = int(os.environ.get("AVO_OPS_FUZZ_SEED", random.SystemRandom().randrange(2**32)))
 
 EMULATED = Way("emulated", "cpu", lambda: avo_ops.testing.emulate(arch=90, sms=4))
-CHOSEN = [EMULATED] if os.environ.get("AVO_OPS_FUZZ_EMULATED") == "1" else list(WAYS.values())
+CHOSEN, NAMES = list(WAYS.values()), REPRESENTATIVES
+if os.environ.get("AVO_OPS_FUZZ_EMULATED") == "1":
+    CHOSEN, NAMES = [EMULATED], list(RECORDS)
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 WIDTHS = [
@@ -550,7 +552,7 @@ def summed_sizes(
 
 
 @pytest.mark.parametrize("way", CHOSEN, ids=str)
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.parametrize("name", NAMES)
 def test_fuzz(name: str, way: Way) -> None:
     print(f"AVO_OPS_FUZZ_SEED={SEED}")
 
