@@ -38,16 +38,31 @@ def load(folder: Path) -> Json:
         RuntimeError: it was written for another version of this package.
     """
     path = folder / "plan.json"
-    data: Json = json.loads(path.read_bytes())
+    return of_data(json.loads(path.read_bytes()), str(path))
+
+
+def of_data(data: Json, where: str) -> Json:
+    """The plan that a file has as ``data``.
+
+    Raises:
+        RuntimeError: it was written for another version of this package.
+    """
     if data.get("version") != VERSION:
-        raise RuntimeError(f"avo_ops: {path} has version {data.get('version')}; this package reads {VERSION}")
+        raise RuntimeError(
+            f"avo_ops: {where} has version {data.get('version')}; this package reads {VERSION}"
+        )
     families = Families(data["families"], data["tables"])
     operators = [_operator_of(entry, families) for entry in data["operators"]]
     return {"version": VERSION, "operators": operators, "families": families}
 
 
-def text(operators: list[Json], families: Mapping[str, Json]) -> str:
+def text(operators: Sequence[Json], families: Mapping[str, Json]) -> str:
     """The file of a plan."""
+    return _dump(data_of(operators, families))
+
+
+def data_of(operators: Sequence[Json], families: Mapping[str, Json]) -> Json:
+    """A plan as its file has it."""
     tables: dict[str, int] = {}
     params = {
         step["family"]: step["params"]
@@ -57,14 +72,13 @@ def text(operators: list[Json], families: Mapping[str, Json]) -> str:
         for alternative in case["cuda"]
         for step in alternative["steps"]
     }
-    data = {
+    return {
         "version": VERSION,
         "operators": [_operator_to(operator) for operator in operators],
         "families": {name: _family_to(name, f, params[name], tables) for name, f in families.items()},
         "columns": COLUMNS,
         "tables": [json.loads(table) for table in tables],
     }
-    return _dump(data)
 
 
 # ---- families ----

@@ -19,7 +19,7 @@ from torch._subclasses import FakeTensorMode
 import avo_ops
 from avo_ops.generator import nvrtc
 from avo_ops.jit import bundle, codec, program
-from avo_ops.jit.kernels import generated
+from avo_ops.jit.kernels import known_operator
 from avo_ops.registry import native_library
 
 if native_library.runtime() is None:
@@ -549,14 +549,11 @@ def test_every_cuda_kernel_that_a_call_may_need_is_exported(fn: Any, x: torch.dt
     f.prepare(torch.randn(4, 5, dtype=x), torch.randn(5, dtype=w))
     (variant,) = f.variants()
     (step,) = [s for s in variant.composite.program.steps if isinstance(s, program.KernelStep)]
-    made = generated(step.op)
-    exported = set(bundle._units_for(made.operator["ops"], made.families_on_demand(), {step.dtypes}))
-    forward = set(bundle._units_for(made.operator["ops"][:2], made.families_on_demand(), {step.dtypes}))
+    made = known_operator(step.op)
+    exported = set(bundle._units_for(made.operator["ops"], made.records, {step.dtypes}))
+    forward = set(bundle._units_for(made.operator["ops"][:2], made.records, {step.dtypes}))
     everything = {
-        v["unit"]
-        for fam in made.families_on_demand().values()
-        for rows in fam["variants"].values()
-        for v in rows
+        v["unit"] for fam in made.records.values() for rows in fam["variants"].values() for v in rows
     }
     assert forward < exported < everything
     seen: set[str] = set()

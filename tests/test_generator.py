@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from avo_ops.definitions import CATALOGUE
 from avo_ops.definitions.record import FLAT, LAST, Columns, OpDef, trailing
 from avo_ops.generator import build, emit_cpu, nvrtc, schedule
-from avo_ops.generator.emit_cuda import Emitter, Family
+from avo_ops.generator.emit_cuda import Emitter
 from avo_ops.generator.ir import (
     PRIMITIVES,
     Builder,
@@ -42,6 +42,7 @@ from avo_ops.generator.ir import (
 from avo_ops.generator.lower import lower
 from avo_ops.generator.pipeline import generate
 from avo_ops.generator.plan import Case, Op, Plan, make_plan
+from avo_ops.generator.product import Family, translation_unit
 from avo_ops.generator.schedule import DTYPES, ITEM_SIZE, Features
 from avo_ops.generator.simplify import (
     contract,
@@ -1139,7 +1140,7 @@ def emitted(name: str) -> tuple[dict[str, Family], str, list[list[Any]]]:
                 alternatives.append(emitter.alternatives(case, op))
         _EMITTED[name] = (
             emitter.families,
-            emit_cpu.translation_unit(name, list(kernels.values())),
+            translation_unit(name, list(kernels.values())),
             alternatives,
         )
     return _EMITTED[name]

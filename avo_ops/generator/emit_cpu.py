@@ -10,6 +10,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from .ir import LEAVES, PRIMITIVES, Node, Span
 from .plan import Case
+from .product import CpuKernel
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .simplify import phase_of
 from .trace import TraceError
@@ -47,15 +48,6 @@ class _Blocks:
 
 _ONE_SIZE = _Blocks("for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {", "c0", "block_end(c0, N)")
 _RUNS = _Blocks("for (RunBlocks block(a); block.begin < N; block.advance()) {", "block.begin", "block.end")
-
-
-@dataclass(frozen=True)
-class CpuKernel:
-    """One emitted function and what the runtime must know to call it."""
-
-    symbol: str
-    text: str
-    description: dict[str, Any]
 
 
 def emit(record: OpDef, case: Case) -> CpuKernel | None:
@@ -544,83 +536,3 @@ class _Kernel:
 
 def _cost(nodes: Iterable[Node]) -> int:
     return sum(_COSTS.get(n.op, PRIMITIVES[n.op].cost) for n in nodes)
-
-
-def translation_unit(
-    title: str, kernels: Sequence[CpuKernel], types: Sequence[str] = ("float", "double")
-) -> str:
-    """The source of some kernels: the build compiles it once for each instruction set. ``types``: of the math."""
-    names = [k.symbol for k in kernels]
-    return "\n".join(
-        [
-            f"// {title}: kernels for the CPU. Written by the generator from definitions/; do not edit.",
-            '#include "cpu/math.h"',
-            '#include "cpu/rows.h"',
-            *(
-                ['#include "cpu/runs.h"']
-                if any("RunBlocks" in k.text or "RowIn<" in k.text for k in kernels)
-                else []
-            ),
-            '#include "cpu/values.h"',
-            "",
-            '#define AVO_HIDDEN __attribute__((visibility("hidden")))',
-            "",
-            "namespace AVO_ISA_NAMESPACE {",
-            "",
-            *(k.text for k in kernels),
-            f"AVO_HIDDEN extern const AvoKernelEntry {table_name(title)}[] = {{",
-            *(
-                f'    {{"{n}", {", ".join(f"{n}<{t}>" if t in types else "nullptr" for t in ("float", "double"))}}},'
-                for n in names
-            ),
-            "};",
-            f"AVO_HIDDEN extern const int {table_name(title)}_count = {len(names)};",
-            "",
-            "} // namespace AVO_ISA_NAMESPACE",
-            "",
-        ]
-    )
-
-
-def table_name(title: str) -> str:
-    """The name of a translation unit's table."""
-    return f"kernels_{title}"
-
-
-def index_unit(titles: Sequence[str]) -> str:
-    """The source that gathers the tables of all translation units and exports them."""
-    return "\n".join(
-        [
-            "// All kernels for the CPU. Written by the generator from definitions/; do not edit.",
-            '#include "cpu/rows.h"',
-            "",
-            '#define AVO_HIDDEN __attribute__((visibility("hidden")))',
-            "",
-            "namespace AVO_ISA_NAMESPACE {",
-            "",
-            *(
-                f"AVO_HIDDEN extern const AvoKernelEntry {table_name(t)}[];\n"
-                f"AVO_HIDDEN extern const int {table_name(t)}_count;"
-                for t in titles
-            ),
-            "",
-            "static constexpr int kMost = 1024;",
-            "static AvoKernelEntry all[kMost];",
-            "",
-            "static int gather(const AvoKernelEntry* table, int count, int at) {",
-            "  for (int i = 0; i < count && at < kMost; ++i) all[at++] = table[i];",
-            "  return at;",
-            "}",
-            "",
-            "} // namespace AVO_ISA_NAMESPACE",
-            "",
-            'extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int* count) {',
-            "  using namespace AVO_ISA_NAMESPACE;",
-            "  int at = 0;",
-            *(f"  at = gather({table_name(t)}, {table_name(t)}_count, at);" for t in titles),
-            "  *count = at;",
-            "  return all;",
-            "}",
-            "",
-        ]
-    )

@@ -12,6 +12,7 @@ from ..plan_file import ANY
 from . import schedule
 from .ir import PRIMITIVES, Builder, Graph, Node, Span
 from .plan import Argument, Case, Op, signature
+from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
 from .simplify import phase_of
@@ -21,24 +22,6 @@ Json = dict[str, Any]
 
 
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-
-
-@dataclass(frozen=True)
-class Family:
-    """A template and its variants. ``template``: the family whose text it is; a cluster runs that of the row."""
-
-    name: str
-    template: str
-    kind: str  # flat, row, loop, column, runs or finish
-    text: str
-    sums: int
-    params: tuple[tuple[str, ...], ...]
-    variants: dict[str, list[Json]]
-
-    def instantiations(self) -> list[str]:
-        """The lines that instantiate each symbol once."""
-        lines = {v["symbol"]: v["instantiate"] for rows in self.variants.values() for v in rows}
-        return [lines[s] for s in sorted(lines)]
 
 
 @dataclass

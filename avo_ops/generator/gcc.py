@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ..registry.store import cache_key, default_cache_folder, publish, read_all
 from .build import CSRC, PACKAGE, headers_digest
 
 # As setup.py compiles the CPU kernels, but for -O3, which takes a third more time for at most 3 % of speed.
@@ -47,6 +49,22 @@ def version() -> str:
 
 @lru_cache
 def _version(line: tuple[str, ...]) -> str:
+    """As the cache folder has it for this file of the compiler, for to ask takes longer than to load a kernel."""
+    found, folder = shutil.which(line[0]), default_cache_folder()
+    if found is None or folder is None:
+        return _asked_version(line)
+    about = os.stat(found)  # of what a link leads to
+    parts = ("compiler", *line, os.path.realpath(found), str(about.st_size), str(about.st_mtime_ns))
+    key = cache_key([part.encode() for part in parts])
+    for _, content in read_all(folder, key, ".version"):
+        return content.decode()
+    version = _asked_version(line)
+    with contextlib.suppress(OSError):
+        publish(folder, key, version.encode(), ".version")
+    return version
+
+
+def _asked_version(line: tuple[str, ...]) -> str:
     return "\n".join([*line, run([*line, "--version"], ".")])
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from .. import plan_file
 from ..definitions.record import OpDef
 from . import emit_cpu
-from .emit_cpu import CpuKernel
-from .emit_cuda import Emitter, Family
+from .emit_cuda import Emitter
 from .ir import Graph, Span
 from .plan import Argument, Case, Op, Plan, make_plan
+from .product import CpuKernel, Family, index_unit, translation_unit
 
 Json = dict[str, Any]
 
@@ -63,8 +63,8 @@ def generate(records: Iterable[OpDef]) -> Generated:
         operators.append(one.operator)
         families |= one.families
     for name, unit in cpu.items():
-        files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
-    files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))
+        files[f"cpu/{name}.cpp"] = translation_unit(name, list(unit.values()))
+    files["cpu/index.cpp"] = index_unit(list(cpu))
     files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
     family_records = {f.name: _family_json(f) for f in families.values()}
     files["plan.json"] = plan_file.text(operators, family_records)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from .. import plan_file
 from ..registry import add_kernels, native_library, register_dynamic
@@ -35,9 +34,10 @@ from .calls import exported_kind_of
 from .codec import NotEncodable, decode, encode
 from .compilers import EmulatorCompiler, GeneratorCompiler, note_exported
 from .composite import Composite
-from .function import CompiledFunction, TracedGraph, outside_of_modes
-from .graph import Graph, Variant
-from .kernels import compile_cpu_library, generated, mark_loaded, tracing_lock
+from .function import CompiledFunction
+from .graph import Graph
+from .graph_file import encoded_graph, key_and_graph
+from .kernels import compile_cpu_library, known_operator, mark_loaded
 from .loaded import LoadedFunction
 from .program import KernelStep
 
@@ -157,8 +157,7 @@ class _Writer:
                             "without autocast, or on a GPU"
                         )
                     leaves = _leaves_on_cuda(graph, kinds)
-                    with tracing_lock(), outside_of_modes():
-                        on_cuda = TracedGraph(f, leaves, spec)
+                    on_cuda = f.traced(leaves, spec)
                     graphs.append(self._graph(f, on_cuda, spec, tuple(map(exported_kind_of, leaves)), None))
         if not graphs:
             devices = sorted({g.device for _, made in f.graphs_by_key() for g in made})
@@ -179,22 +178,7 @@ class _Writer:
             if isinstance(step, KernelStep):
                 self.operators.setdefault(step.op, set()).add(step.dtypes)
         try:
-            return {
-                "arguments": encode(pytree.tree_unflatten(list(range(len(kinds))), spec)),
-                "kinds": [_encoded_kind(k) for k in kinds],
-                "autocast": encode(autocast),
-                "floats": list(graph.floats),
-                "fixed_floats": graph.fixed_floats,
-                "places": graph.places,
-                "device": graph.device,
-                "signature": graph.variant.signature,
-                "conditions": list(graph.variant.conditions),
-                "program": encode(program, self._keep),
-                "results": encode(
-                    pytree.tree_unflatten(list(range(graph.out_spec.num_leaves)), graph.out_spec)
-                ),
-                "values": encode(graph.out_values),
-            }
+            return encoded_graph(graph, spec, kinds, autocast, self._keep)
         except NotEncodable as error:
             raise BundleError(
                 f"{f.name} cannot be exported: {graph.variant.calls} has {error}, which JSON cannot hold"
@@ -207,8 +191,8 @@ class _Writer:
     # ---- files ----
 
     def write(self, folder: Path, archs: Sequence[str], isas: Sequence[str], gradients: bool) -> None:
-        made = {name: generated(name) for name in self.operators}
-        families = {k: v for one in made.values() for k, v in one.families_on_demand().items()}
+        made = {name: known_operator(name) for name in self.operators}
+        families = {k: v for one in made.values() for k, v in one.records.items()}
         (folder / "plan.json").write_text(plan_file.text([one.operator for one in made.values()], families))
         if made:
             for isa in isas:
@@ -230,7 +214,7 @@ class _Writer:
             "archs": list(archs),
             "constants": constants,
             "functions": self.functions,
-            "definitions": {name: encode(one.plan.record.definition) for name, one in made.items()},
+            "definitions": {name: encode(one.definition) for name, one in made.items()},
         }
         (folder / "bundle.json").write_text(json.dumps(about, allow_nan=False))
         sums = [f"{_sum(p)}  {p.relative_to(folder)}\n" for p in sorted(folder.rglob("*")) if p.is_file()]
@@ -252,7 +236,7 @@ class _Writer:
                     jobs += [(emulator, family, 0, into / f"{family}.so") for family in one.families]
                 else:
                     ops = one.operator["ops"][: None if gradients else 2]
-                    units = _units_for(ops, one.families_on_demand(), self.operators[name])
+                    units = _units_for(ops, one.records, self.operators[name])
                     jobs += [(cuda, unit, int(arch[3:]), into / f"{unit}.cubin") for unit in units]
 
         def make(job: tuple[Any, str, int, Path]) -> None:
@@ -282,15 +266,6 @@ def _leaves_on_cuda(graph: Graph, kinds: Sequence[Any]) -> list[Any]:
             else:
                 leaves.append(torch.empty(next(shapes), dtype=kind[0], device="cuda"))
     return leaves
-
-
-def _encoded_kind(kind: Any) -> Any:
-    if kind is float:
-        return "float"
-    if len(kind) == 2:
-        return {"value": encode(kind[1])}
-    dtype, device, ones = kind
-    return {"tensor": [encode(dtype), getattr(device, "type", device), list(ones)]}
 
 
 def _parameters(fn: Callable[..., Any]) -> list[Any]:
@@ -396,7 +371,7 @@ def load(
     for name, function in about["functions"].items():
         graphs: dict[Any, list[Graph]] = {}
         for data in function["graphs"]:
-            key, graph = _graph_of(data, name, fetch)
+            key, graph = key_and_graph(data, name, fetch)
             graphs.setdefault(key, []).append(graph)
         loaded[name] = LoadedFunction(
             name, _signature_of(function["parameters"]), graphs, archs, str(path), functions.get(name)
@@ -474,33 +449,6 @@ def _register(path: Path, about: Json) -> None:
         native.load_cpu_kernels(path / f"cpu_{_best_isa(about['cpu'], native.cpu_isa())}.so")
         mark_loaded([operator["name"] for operator in plan["operators"]])
     add_kernels(path)
-
-
-def _graph_of(data: Json, title: str, fetch: Callable[[int], Tensor]) -> tuple[Any, Graph]:
-    _, spec = pytree.tree_flatten(decode(data["arguments"]))
-    kinds = [_decoded_kind(k) for k in data["kinds"]]
-    tensors = [k for k in kinds if k is not float and len(k) == 3]
-    on_cuda = next((i for i, k in enumerate(tensors) if k[1] == "cuda"), None)
-    program = decode(data["program"], fetch, on_cuda)
-    _, out_spec = pytree.tree_flatten(decode(data["results"]))
-    variant = Variant(
-        data["signature"], tuple(data["conditions"]), program.operators(), Composite(program, title)
-    )
-    graph = Graph(
-        variant, data["places"], tuple(data["floats"]), data["fixed_floats"], out_spec, decode(data["values"]), data["device"],
-        (),
-    )  # fmt: skip
-    return (spec, tuple(kinds), decode(data["autocast"])), graph
-
-
-def _decoded_kind(data: Any) -> Any:
-    if data == "float":
-        return float
-    if "value" in data:
-        value = decode(data["value"])
-        return type(value), value
-    dtype, device, ones = data["tensor"]
-    return decode(dtype), device, tuple(ones)
 
 
 def _signature_of(parameters: Sequence[Any]) -> inspect.Signature:

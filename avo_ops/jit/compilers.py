@@ -7,15 +7,19 @@ first needed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..registry.native import has_sanitizer
 from ..registry.store import Frozen
 
-_families: dict[str, Any] = {}  # Family by name
-_units: dict[str, str] = {}  # text of a unit of CUDA kernels, by name
+if TYPE_CHECKING:
+    from ..generator.product import Family
+
+# By the name of a family, where it is found, and its entry of the plan.
+_families: dict[str, tuple[Mapping[str, Family], Mapping[str, Any]]] = {}
+_units: dict[str, str] = {}  # text of a unit of CUDA kernels that was asked for, by name
 _cpu_units: dict[str, tuple[str, str]] = {}  # text and instruction set of a unit of CPU kernels, by name
 _exported: set[str] = set()  # families of bundles that were loaded
 _frozen: list[str] = []
@@ -38,13 +42,21 @@ def check_may_compile(what: str) -> None:
         raise Frozen(f"{what} would have to be compiled while a CUDA graph is captured: warm it up before")
 
 
-def add_families(families: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+def add_families(families: Mapping[str, Family], records: Mapping[str, Any]) -> None:
     """Make the CUDA families of a compiled function known, with their entries of the plan."""
+    _families.update(dict.fromkeys(families, (families, records)))
+
+
+def _text_of(unit: str) -> str | None:
+    """The text of a unit of a compiled function's CUDA kernels; None for any other."""
     from ..generator import build
 
-    for name, family in families.items():
-        _families[name] = family
-        _units.update({u.name: u.text_with(family.text) for u in build.units_of(name, records[name])})
+    name = unit.partition("__")[0]
+    if name in _families and unit not in _units:
+        families, records = _families[name]
+        text = families[name].text
+        _units.update({u.name: u.text_with(text) for u in build.units_of(name, records[name])})
+    return _units.get(unit)
 
 
 def add_cpu_unit(name: str, text: str, isa: str) -> None:
@@ -54,7 +66,7 @@ def add_cpu_unit(name: str, text: str, isa: str) -> None:
 
 def family_text(name: str) -> str:
     """The CUDA source of a family of a compiled function, with all its variants."""
-    family = _families[name]
+    family = _families[name][0][name]
     return "\n".join([family.text, *family.instantiations(), ""])
 
 
@@ -81,8 +93,9 @@ class GeneratorCompiler:
     def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from ..generator import build
 
-        if unit in _units:
-            return build.source_inputs(_units[unit], arch)
+        text = _text_of(unit)
+        if text is not None:
+            return build.source_inputs(text, arch)
         _check_known(unit)
         return build.unit_inputs(unit, arch)
 
@@ -90,11 +103,8 @@ class GeneratorCompiler:
         from ..generator import build
 
         check_may_compile(f"the kernel {unit} for {arch}")
-        return (
-            build.compile_source(unit, _units[unit], arch)
-            if unit in _units
-            else build.compile_unit(unit, arch)
-        )
+        text = _text_of(unit)
+        return build.compile_unit(unit, arch) if text is None else build.compile_source(unit, text, arch)
 
 
 class EmulatorCompiler:
@@ -118,7 +128,7 @@ class EmulatorCompiler:
         if name not in _families:
             _check_known(name)
             return emulator.family_unit(name)
-        rows = _families[name].variants.values()
+        rows = _families[name][0][name].variants.values()
         return emulator.unit(family_text(name), {v["symbol"] for variants in rows for v in variants})
 
 

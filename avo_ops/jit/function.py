@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import itertools
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +17,7 @@ import torch.utils._pytree as pytree
 
 from ..registry import note_definition, note_empty
 from ..registry.dynamic import NAMESPACE
+from . import remembered
 from .calls import (
     autocast_dtypes,
     is_autocasting,
@@ -26,6 +29,7 @@ from .calls import (
 )
 from .compilers import check_may_compile
 from .composite import Composite, Eager
+from .dynamo import allow_in_graph
 from .graph import Graph, Sizes, Variant
 from .kernels import load_cpu_kernels, registered, tracing_lock
 from .program import Size, program_of
@@ -40,6 +44,7 @@ _VALUES = (
     torch.Size, torch.SymInt, torch.SymFloat, torch.SymBool,
 )  # fmt: skip
 _GOOD_VALUES = "tensors, numbers, strings, and tuples, lists or dicts of them"
+_remembering = threading.RLock()  # held while graphs are read that earlier processes made
 _MOST_SHAPES = 4096  # entries of the table of calls; beyond it is begun anew
 
 
@@ -93,6 +98,8 @@ class Function:
     def __init__(self, fn: Callable[..., Any] | None, name: str) -> None:
         self.fn, self.name = fn, name
         self._fast: dict[Any, Callable[..., Any]] = {}
+        self._opaque = lambda *args, **kwargs: self._slow(args, kwargs)
+        allow_in_graph(self._opaque)  # one node of its graph to torch.compile
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _is_compiling():
@@ -175,19 +182,17 @@ class CompiledFunction(Function):
         functools.update_wrapper(self, fn, updated=())
         name = re.sub(r"\W", "_", name or getattr(fn, "__name__", "function")).strip("_") or "function"
         super().__init__(fn, name if name[0].isalpha() else f"fn_{name}")
-        self._graphs: dict[Any, list[TracedGraph]] = {}
+        self._graphs: dict[Any, list[Graph]] = {}
         self._example: tuple[Any, ...] | None = None
-        # One node of its graph to torch.compile. This imports dynamo, as the first trace would.
-        self._opaque = torch.compiler.allow_in_graph(lambda *args, **kwargs: self._slow(args, kwargs))
 
-    def _all_graphs(self) -> Iterable[TracedGraph]:
+    def _all_graphs(self) -> Iterable[Graph]:
         return [g for graphs in list(self._graphs.values()) for g in graphs]
 
-    def graphs_by_key(self) -> list[tuple[Any, list[TracedGraph]]]:
+    def graphs_by_key(self) -> list[tuple[Any, list[Graph]]]:
         """The graphs by structure of the arguments, their kinds, and autocast."""
         return [(key, list(graphs)) for key, graphs in list(self._graphs.items())]
 
-    def _graph(self, leaves: Sequence[Any], spec: Any) -> TracedGraph:
+    def _graph(self, leaves: Sequence[Any], spec: Any) -> Graph:
         key = key_of(leaves, spec, kind_of)
         if not _has_hash(key):
             raise self._unhashable(leaves, spec)
@@ -200,15 +205,29 @@ class CompiledFunction(Function):
         for graph in self._graphs.get(key, ()):
             if graph.holds(floats, shapes):
                 return graph
+        address = remembered.address_of(self.fn, self.name, *key)
+        with _remembering if address is not None else contextlib.nullcontext():
+            known = self._graphs.setdefault(key, [])
+            for graph in itertools.chain(known, remembered.find(address, self.name) if address else ()):
+                if graph.holds(floats, shapes):
+                    if graph not in known:
+                        known.append(graph)
+                    return graph
         with tracing_lock():
             for graph in self._graphs.get(key, ()):
                 if graph.holds(floats, shapes):  # another thread was faster
                     return graph
             check_may_compile(f"a graph of {self.name}")
-            with outside_of_modes():
-                made = TracedGraph(self, leaves, spec)
-            self._graphs.setdefault(key, []).append(made)
+            made = self.traced(leaves, spec)
+            known.append(made)
+            if address is not None:
+                remembered.keep(address, made, *key)
             return made
+
+    def traced(self, leaves: Sequence[Any], spec: Any) -> TracedGraph:
+        """A graph for such arguments, made now, of which the function keeps nothing."""
+        with tracing_lock(), outside_of_modes():
+            return TracedGraph(self, leaves, spec)
 
     def _unhashable(self, leaves: Sequence[Any], spec: Any) -> CompileError:
         at = next(i for i, a in enumerate(leaves) if not _has_hash(kind_of(a)))
@@ -271,7 +290,8 @@ class CompiledFunction(Function):
         from .verify import verify
 
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        graph = self._graph(leaves, spec)
+        found = self._graph(leaves, spec)
+        graph = found if isinstance(found, TracedGraph) else self.traced(leaves, spec)
         if graph.captured is None:
             raise ValueError(
                 f"{self.name}.verify: torch does not trace this function: {graph.composite.reasons[0][1]}"

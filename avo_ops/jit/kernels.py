@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..definitions.record import OpDef
 from ..registry import native_library, register_dynamic
 from ..registry.store import KernelStore, default_cache_folder
 from .compilers import CpuCompiler, add_cpu_unit, add_families
@@ -19,9 +21,25 @@ from .compilers import CpuCompiler, add_cpu_unit, add_families
 if TYPE_CHECKING:
     from ..generator.capture import Captured
     from ..generator.partition import Step
+    from ..generator.product import CpuKernel, Family
 
-_generated: dict[str, Any] = {}  # GeneratedOperator by name
-_double: dict[str, bool] = {}  # whether an operator's math is in float64
+
+@dataclass(frozen=True)
+class KnownOperator:
+    """What there is of a registered operator: its entry of a plan and those of its CUDA families, these, its kernels for the CPU.
+
+    ``double``: whether its math is in float64.
+    """
+
+    operator: Mapping[str, Any]
+    records: Mapping[str, Mapping[str, Any]]
+    families: Mapping[str, Family]
+    cpu: tuple[CpuKernel, ...]
+    definition: Callable[..., Any]
+    double: bool
+
+
+_known: dict[str, KnownOperator] = {}  # by name
 _loaded: set[str] = set()  # operators whose CPU kernels are loaded
 _kernels_mutex = threading.Lock()
 
@@ -58,7 +76,7 @@ def _register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
 
     failed: dict[Any, str] = {}
     for step in steps:
-        if not isinstance(step, RegionStep) or step.record.name in _generated:
+        if not isinstance(step, RegionStep) or step.record.name in _known:
             continue
         problem: Exception | None = None
         for differentiate in (True, False) if gradients else (False,):
@@ -70,17 +88,28 @@ def _register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
         else:
             failed |= dict.fromkeys(step.nodes, str(problem).splitlines()[-1].strip())
             continue
-        records = made.families_on_demand()
-        add_families(made.families, records)
-        register_dynamic(step.record, made.operator, records)
-        _double[step.record.name] = step.double
-        _generated[step.record.name] = made
+        definition = made.plan.record.definition
+        known = KnownOperator(
+            made.operator, made.families_on_demand(), made.families, made.cpu, definition, step.double
+        )
+        register(step.record, known)
     return failed
 
 
-def generated(name: str) -> Any:
-    """The GeneratedOperator of an operator that was registered here."""
-    return _generated[name]
+def register(record: OpDef, known: KnownOperator, tables: str | None = None) -> None:
+    """Register an operator, unless one of its name is: names hold a digest of what an operator computes.
+
+    ``tables``: those of the runtime, if they are at hand.
+    """
+    if record.name not in _known:
+        add_families(known.families, known.records)
+        register_dynamic(record, known.operator, known.records, tables)
+        _known[record.name] = known
+
+
+def known_operator(name: str) -> KnownOperator:
+    """What there is of an operator that was registered here."""
+    return _known[name]
 
 
 @lru_cache(maxsize=1)
@@ -107,13 +136,13 @@ def _cpu_store() -> KernelStore:
 
 def cpu_unit(names: Sequence[str]) -> str:
     """The source of the CPU kernels of some operators."""
-    from ..generator import emit_cpu
+    from ..generator.product import index_unit, translation_unit
 
     parts = []
     for name in names:
-        types = ("double",) if _double[name] else ("float",)
-        parts.append(emit_cpu.translation_unit(name, _generated[name].cpu, types))
-    return "\n".join([*parts, emit_cpu.index_unit(names)])
+        types = ("double",) if _known[name].double else ("float",)
+        parts.append(translation_unit(name, _known[name].cpu, types))
+    return "\n".join([*parts, index_unit(names)])
 
 
 def _unit_of(names: Sequence[str], isa: str) -> str:
@@ -131,7 +160,7 @@ def load_cpu_kernels(names: Sequence[str]) -> None:
     """
     native = native_library.runtime()
     with _kernels_mutex:
-        todo = sorted({n for n in names if n not in _loaded and n in _generated})
+        todo = sorted({n for n in names if n not in _loaded and n in _known})
         if native is None or not todo or not _host_compiler():
             return
         path = _cpu_store().resolve(_unit_of(todo, native.cpu_isa()), 0)

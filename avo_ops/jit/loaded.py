@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,10 +35,6 @@ class LoadedFunction(Function):
         self.__name__, self.__signature__ = name, signature
         self._graphs, self._archs, self._bundle = graphs, tuple(archs), bundle
         self._capable: dict[torch.device, bool] = {}
-        # One node of a graph to torch.compile. To import dynamo for it takes a second, in which a server may long serve.
-        self._opaque: Callable[..., Any] = lambda *args, **kwargs: self._slow(args, kwargs)
-        if "torch._dynamo" in sys.modules:
-            self._opaque = torch.compiler.allow_in_graph(self._opaque)
 
     def _all_graphs(self) -> Iterable[Graph]:
         return [g for graphs in self._graphs.values() for g in graphs]

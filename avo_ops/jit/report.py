@@ -36,7 +36,7 @@ def source_text(variants: Sequence[Variant], target: str) -> str:
     Raises:
         ValueError: the target is neither "cuda" nor "cpu".
     """
-    from .kernels import cpu_unit, generated
+    from .kernels import cpu_unit, known_operator
 
     if target not in ("cuda", "cpu"):
         raise ValueError(f"source: the target must be 'cuda' or 'cpu', but is {target!r}")
@@ -45,5 +45,5 @@ def source_text(variants: Sequence[Variant], target: str) -> str:
         return cpu_unit(names) if names else ""
     families: dict[str, Any] = {}
     for n in names:
-        families |= generated(n).families
+        families |= known_operator(n).families
     return "\n".join(family_text(f) for f in families)

@@ -11,6 +11,7 @@ import torch
 from ..definitions.record import Columns, OpDef
 from . import native_library
 from .explain import remember
+from .native import table_text
 from .plan import operator_from_json
 from .register import register_operator
 
@@ -22,12 +23,15 @@ _registered: set[str] = set()
 
 
 def register_dynamic(
-    record: OpDef, operator: Mapping[str, Any], families: Mapping[str, Mapping[str, Any]]
+    record: OpDef,
+    operator: Mapping[str, Any],
+    families: Mapping[str, Mapping[str, Any]],
+    text: str | None = None,
 ) -> str:
     """Register the ops of one operator as ``torch.ops.avo_jit.*``; the qualified name of the public one.
 
-    ``operator`` and ``families`` are entries of a plan. A name that is registered already is left as it is: names hold a
-    digest of what the operator computes.
+    ``operator`` and ``families`` are entries of a plan, ``text`` what :func:`tables_of` made of them, if that is at hand. A name
+    that is registered already is left as it is: names hold a digest of what the operator computes.
     """
     with _mutex:
         if record.name not in _registered:
@@ -36,9 +40,14 @@ def register_dynamic(
             entry = operator_from_json(operator)
             register_operator(_library[0], entry, record)
             remember(NAMESPACE, entry)
-            native_library.add_operator(operator, families, _library[0])
+            native_library.add_operator(operator, families, _library[0], text)
             _registered.add(record.name)
     return f"{NAMESPACE}::{record.name}"
+
+
+def tables_of(operator: Mapping[str, Any], families: Mapping[str, Mapping[str, Any]]) -> str:
+    """The tables of an operator as the runtime reads them."""
+    return table_text(operator, families, NAMESPACE)
 
 
 def record_of(operator: Mapping[str, Any], definition: Callable[..., Any]) -> OpDef:

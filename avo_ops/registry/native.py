@@ -294,7 +294,13 @@ class Native:
             function.restype = result
         self._callbacks: list[object] = []  # the library keeps pointers to them for ever, and so must we
 
-    def register(self, operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> None:
+    def register(
+        self,
+        operator: Record,
+        families: Mapping[str, Record],
+        namespace: str = "avo",
+        text: str | None = None,
+    ) -> None:
         """Registers the CPU and CUDA kernels of an operator of plan.json.
 
         The schemas of its ops must be defined in the namespace already, as must the overload `.definition` by
@@ -303,7 +309,8 @@ class Native:
         Raises:
             NativeError: the record is not consistent, or an op of that name is registered already.
         """
-        self._check(self._lib.avo_register_operator(table_text(operator, families, namespace).encode()))
+        text = table_text(operator, families, namespace) if text is None else text
+        self._check(self._lib.avo_register_operator(text.encode()))
 
     def declare(self, op: str) -> None:
         """Registers the CPU and CUDA kernels of an op ("avo::gelu"), whose table is asked for when it is first called.
@@ -326,13 +333,22 @@ class Native:
         self._callbacks.append(callback)
         self._lib.avo_set_table_source(callback)
 
-    def add_tables(self, operator: Record, families: Mapping[str, Record], namespace: str = "avo") -> None:
+    def add_tables(
+        self,
+        operator: Record,
+        families: Mapping[str, Record],
+        namespace: str = "avo",
+        text: str | None = None,
+    ) -> None:
         """Gives the tables of an operator whose kernels are registered; nothing happens if the runtime has them.
+
+        ``text``: what :func:`table_text` made of it once.
 
         Raises:
             NativeError: the record is not consistent.
         """
-        self._check(self._lib.avo_add_tables(table_text(operator, families, namespace).encode()))
+        text = table_text(operator, families, namespace) if text is None else text
+        self._check(self._lib.avo_add_tables(text.encode()))
 
     def address(self, function: str) -> int:
         """The address of an exported function."""

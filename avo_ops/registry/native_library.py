@@ -67,17 +67,20 @@ def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.li
 
 
 def add_operator(
-    operator: Mapping[str, Any], families: Mapping[str, Any], library: torch.library.Library
+    operator: Mapping[str, Any],
+    families: Mapping[str, Any],
+    library: torch.library.Library,
+    text: str | None = None,
 ) -> None:
-    """Register the kernels of one operator whose schemas are defined in ``library``."""
+    """Register the kernels of one operator whose schemas are defined in ``library``. ``text``: its tables, if they are at hand."""
     native = runtime()
     if native is None:
         return
     try:
         if not accelerator.is_there():
-            native.register(operator, families, library.ns)
+            native.register(operator, families, library.ns, text)
             return
-        native.add_tables(operator, families, library.ns)
+        native.add_tables(operator, families, library.ns, text)
     except NativeError as error:
         _warn(f"avo_ops: {operator['name']} runs by its definition: {error}")
         return

@@ -141,7 +141,7 @@ class KernelStore:
             self._warn(f"avo_ops: no kernel {unit} for {arch}: {error}")
             return None
         for folder in (self._cache, self._temporary):
-            found = _lookup(folder, key, self._suffix) if folder is not None else None
+            found = lookup(folder, key, self._suffix) if folder is not None else None
             if found is not None:
                 return found
         return self._compiled(compiler, unit, arch, key)
@@ -159,7 +159,7 @@ class KernelStore:
 
     def _compiled_into(self, folder: Path, compiler: Compiler, unit: str, arch: str, key: str) -> Path | None:
         with _locked(folder, key) as alone:
-            found = _lookup(folder, key, self._suffix)  # another process may have been faster
+            found = lookup(folder, key, self._suffix)  # another process may have been faster
             if found is not None:
                 return found
             if alone:
@@ -171,7 +171,7 @@ class KernelStore:
             except Exception as error:
                 self._warn(f"avo_ops: no kernel {unit} for {arch}: {error}")
                 return None
-            path = _publish(folder, key, binary, self._suffix)
+            path = publish(folder, key, binary, self._suffix)
         cache.prune(folder, keep=path)
         return path
 
@@ -199,13 +199,23 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _entries(folder: Path, key: str, suffix: str) -> list[Path]:
-    return sorted((folder / key[:2]).glob(f"{key}-*{suffix}"))
+def entries_of(folder: Path, key: str, suffix: str) -> list[Path]:
+    """The files of a key, damaged ones included."""
+    try:
+        names = os.listdir(folder / key[:2])
+    except OSError:
+        return []
+    return [folder / key[:2] / n for n in sorted(names) if n.startswith(f"{key}-") and n.endswith(suffix)]
 
 
-def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
+def lookup(folder: Path, key: str, suffix: str) -> Path | None:
     """The entry of a key whose content has the checksum in its name."""
-    for path in _entries(folder, key, suffix):
+    return next((path for path, _ in read_all(folder, key, suffix)), None)
+
+
+def read_all(folder: Path, key: str, suffix: str) -> Iterator[tuple[Path, bytes]]:
+    """The entries of a key that are not damaged, with their content."""
+    for path in entries_of(folder, key, suffix):
         try:
             content = path.read_bytes()
         except OSError:
@@ -213,12 +223,17 @@ def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
         if path.name == f"{key}-{_checksum(content)}{suffix}":
             with contextlib.suppress(OSError):  # a folder that may only be read
                 os.utime(path)  # the entries used least recently are removed first
-            return path
-    return None
+            yield path, content
 
 
-def _publish(folder: Path, key: str, binary: bytes, suffix: str) -> Path:
+def publish(folder: Path, key: str, binary: bytes, suffix: str) -> Path:
+    """Make an entry of a key, by one rename.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
     target = folder / key[:2] / f"{key}-{_checksum(binary)}{suffix}"
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f"{key}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -235,7 +250,7 @@ def _publish(folder: Path, key: str, binary: bytes, suffix: str) -> Path:
 
 def _remove_leftovers(folder: Path, key: str, suffix: str) -> None:
     """Remove damaged entries, and what killed writers left. Only under the lock of the key."""
-    for path in [*_entries(folder, key, suffix), *(folder / key[:2]).glob(f"{key}.*.tmp")]:
+    for path in [*entries_of(folder, key, suffix), *(folder / key[:2]).glob(f"{key}.*.tmp")]:
         with contextlib.suppress(OSError):
             path.unlink()
 
