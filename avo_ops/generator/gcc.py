@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import shutil
@@ -12,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ..registry.store import cache_key, default_cache_folder, publish, read_all
 from .build import CSRC, PACKAGE, headers_digest
 
 # As setup.py compiles the CPU kernels, but for -O3, which takes a third more time for at most 3 % of speed.
@@ -49,22 +47,6 @@ def version() -> str:
 
 @lru_cache
 def _version(line: tuple[str, ...]) -> str:
-    """As the cache folder has it for this file of the compiler, for to ask takes longer than to load a kernel."""
-    found, folder = shutil.which(line[0]), default_cache_folder()
-    if found is None or folder is None:
-        return _asked_version(line)
-    about = os.stat(found)  # of what a link leads to
-    parts = ("compiler", *line, os.path.realpath(found), str(about.st_size), str(about.st_mtime_ns))
-    key = cache_key([part.encode() for part in parts])
-    for _, content in read_all(folder, key, ".version"):
-        return content.decode()
-    version = _asked_version(line)
-    with contextlib.suppress(OSError):
-        publish(folder, key, version.encode(), ".version")
-    return version
-
-
-def _asked_version(line: tuple[str, ...]) -> str:
     return "\n".join([*line, run([*line, "--version"], ".")])
 
 
@@ -92,10 +74,13 @@ def _flags(isa: str) -> list[str]:
     return [*CPU_FLAGS, f"-march={_MARCH[isa]}", f"-DAVO_ISA_NAMESPACE=avo_{isa}", f"-DAVO_ISA_SUFFIX={isa}"]
 
 
-def inputs(text: str, flags: Sequence[str], headers: str) -> list[bytes]:
-    """All that decides the library of a source: it, the headers of that folder of csrc and of device code, flags, compiler."""
+def inputs(text: str, flags: Sequence[str], headers: str, compiler: str | None = None) -> list[bytes]:
+    """All that decides the library of a source: it, the headers of that folder of csrc and of device code, flags, compiler.
+
+    ``compiler``: its :func:`version`, if that is known already.
+    """
     own = [path.read_bytes() for path in sorted((CSRC / headers).glob("*.h"))]
-    return [*(p.encode() for p in (text, headers_digest(), *flags, version())), *own]
+    return [*(p.encode() for p in (text, headers_digest(), *flags, compiler or version())), *own]
 
 
 def library(files: Mapping[str, str], compile_flags: Sequence[str], link_flags: Sequence[str]) -> bytes:
@@ -120,10 +105,10 @@ def _common(isa: str) -> Path:
     return PACKAGE / "lib" / f"avo_cpu_common.{isa}.o"
 
 
-def cpu_inputs(text: str, isa: str) -> list[bytes]:
-    """All that decides the library of a unit of CPU kernels."""
+def cpu_inputs(text: str, isa: str, compiler: str | None = None) -> list[bytes]:
+    """All that decides the library of a unit of CPU kernels. ``compiler``: its :func:`version`, if that is known already."""
     common = _common(isa)
-    return [*inputs(text, _flags(isa), "cpu"), common.read_bytes() if common.exists() else b""]
+    return [*inputs(text, _flags(isa), "cpu", compiler), common.read_bytes() if common.exists() else b""]
 
 
 def compile_cpu(text: str, isa: str) -> bytes:

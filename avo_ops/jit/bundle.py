@@ -337,9 +337,9 @@ def load(
 ) -> dict[str, LoadedFunction]:
     """The functions of a bundle that :func:`export` made, by name; without a compiler, and without the source of the functions.
 
-    They compute what the exported functions do, gradients of any order, ``torch.func``, autocast and CUDA graphs included.
-    ``torch.compile`` takes them whole if ``torch._dynamo`` was imported before. A call that no exported graph serves raises
-    RuntimeError with what there is. A bundle is code: load only what you would run.
+    They compute what the exported functions do, gradients of any order, ``torch.func``, autocast, ``torch.compile`` and CUDA graphs
+    included. A call that no exported graph serves raises RuntimeError with what there is. A bundle is code: load only what you
+    would run.
 
     Args:
         path: the folder.

@@ -6,13 +6,16 @@ first needed.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..registry.native import has_sanitizer
-from ..registry.store import Frozen
+from ..registry.store import Frozen, cache_key, default_cache_folder, publish, read_all
 
 if TYPE_CHECKING:
     from ..generator.product import Family
@@ -87,6 +90,29 @@ def _check_known(unit: str) -> None:
         )
 
 
+def host_compiler() -> str:
+    """The version of the C++ compiler, as the cache folder has it for this file: to ask takes longer than to load a kernel.
+
+    Raises:
+        CompilerError: there is none.
+    """
+    from ..generator import gcc
+
+    line, folder = gcc.command(), default_cache_folder()
+    path = shutil.which(line[0]) if line else None
+    if path is None or folder is None:
+        return gcc.version()
+    about = os.stat(path)  # of what a link leads to
+    parts = ("compiler", *line, os.path.realpath(path), str(about.st_size), str(about.st_mtime_ns))
+    key = cache_key([part.encode() for part in parts])
+    for _, content in read_all(folder, key, ".version"):
+        return content.decode()
+    version = gcc.version()
+    with contextlib.suppress(OSError):
+        publish(folder, key, version.encode(), ".version")
+    return version
+
+
 class GeneratorCompiler:
     """Units of CUDA kernels, by the generator and NVRTC."""
 
@@ -138,7 +164,7 @@ class CpuCompiler:
     def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from ..generator import gcc
 
-        return gcc.cpu_inputs(*_cpu_units[unit])
+        return gcc.cpu_inputs(*_cpu_units[unit], host_compiler())
 
     def compile(self, unit: str, arch: str) -> bytes:
         from ..generator import gcc

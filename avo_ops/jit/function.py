@@ -71,6 +71,9 @@ def compile(
     kernels, and ``plan()`` says so. Globals and closures are read when a graph is made; tensors among them are read at each
     call. Any thread may call it; graphs are made by one at a time.
 
+    Graphs are kept in the cache folder, where another process finds them by the function's code and all that it reads, if
+    that can be known (``AVO_OPS_REMEMBER=0``: it neither looks nor keeps).
+
     Args:
         fn: the function; without it this is a decorator.
         example_inputs: positional arguments of one call, for which a graph is made now.

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..definitions.record import OpDef
 from ..registry import native_library, register_dynamic
 from ..registry.store import KernelStore, default_cache_folder
-from .compilers import CpuCompiler, add_cpu_unit, add_families
+from .compilers import CpuCompiler, add_cpu_unit, add_families, host_compiler
 
 if TYPE_CHECKING:
     from ..generator.capture import Captured
@@ -96,8 +95,8 @@ def _register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
     return failed
 
 
-def register(record: OpDef, known: KnownOperator, tables: str | None = None) -> None:
-    """Register an operator, unless one of its name is: names hold a digest of what an operator computes.
+def register(record: Any, known: KnownOperator, tables: str | None = None) -> None:
+    """Register the operator of an OpDef, unless one of its name is: names hold a digest of what an operator computes.
 
     ``tables``: those of the runtime, if they are at hand.
     """
@@ -118,7 +117,7 @@ def _host_compiler() -> bool:
     from ..generator import gcc
 
     try:
-        gcc.version()
+        host_compiler()
     except gcc.CompilerError as error:
         warnings.warn(
             f"avo_ops: compiled functions on the CPU run by plain torch operations: {error}",

@@ -1,0 +1,223 @@
+"""Graphs of compiled functions from one process to the next: when they are found, and when a function is traced anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from avo_ops.jit.fingerprint import fingerprint
+from avo_ops.registry import native_library
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MODULE = """
+import functools, math, os
+import torch, torch.nn.functional as F
+EPS, NAMES, TABLE, TENSOR = 1e-6, ("a", "b"), {"k": [1.0, 2.0]}, torch.ones(3)
+class Config: eps = 1.0
+def helper(x): return F.silu(x) * math.sqrt(2.0)
+def scaled(n):
+    def inner(x): return x * n
+    return inner
+"""
+KNOWN = {
+    "globals": "def f(x, eps=1e-3): return helper(x.float()) * torch.rsqrt((x * x).mean(-1, keepdim=True) + EPS + eps)",
+    "a set of strings": "def f(x, mode='m'): return x.sin() if mode in {'m', 'k', 'zz', 'q'} else x * TABLE['k'][0]",
+    "dtypes": "def f(x): return torch.tensor(2.0, dtype=torch.float64) * x + torch.finfo(x.dtype).eps",
+    "a lambda": "f = lambda x: sum((lambda v: v * EPS)(v) for v in x.unbind(0))",
+    "a closure": "f = scaled(3)",
+    "partial": "f = functools.partial(lambda x, k: x * k, k=2.0)",
+    "checks": "def f(x):\\n    if x.dim() != 2:\\n        raise ValueError(f'{x.shape}')\\n    assert isinstance(x, torch.Tensor)"
+    "\\n    return x",
+}
+UNKNOWN = {
+    "a tensor": "def f(x): return x + TENSOR",
+    "a tensor in a closure": "f = scaled(torch.ones(3))",
+    "a class": "def f(x): return x * Config.eps",
+    "an object": "c = Config()\\ndef f(x): return x * c.eps",
+    "the environment": "def f(x): return x * len(os.environ)",
+    "an import": "def f(x):\\n    import os\\n    return x",
+    "getattr": "def f(x): return getattr(x, 'sin')()",
+    "eval": "def f(x): return x * eval('EPS')",
+    "the machine": "def f(x): return x * torch.cuda.device_count()",
+    "threads": "def f(x): return x * torch.get_num_threads()",
+    "its own globals": "def f(x): return x * f.__globals__['EPS']",
+    "written globals": "def f(x):\\n    global EPS\\n    EPS = 2\\n    return x",
+    "a module's method": "f = torch.nn.GELU().forward",
+    "a module": "f = torch.nn.GELU()",
+    "what a helper reads": "def g(x): return x * Config.eps\\ndef f(x): return g(x)",
+    "an attribute of a function": "def g(x): return x * 2\\ng.t = TENSOR\\ndef f(x): return g(x)",
+}
+
+
+def made(*texts: str) -> Any:
+    scope: dict[str, Any] = {}
+    exec(compile(MODULE + "\n".join(t.replace("\\n", "\n") for t in texts), "file.py", "exec"), scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize("text", KNOWN.values(), ids=KNOWN)
+def test_fingerprints_are_equal_for_what_is_equal(text: str) -> None:
+    assert fingerprint(made(text)) == fingerprint(made(text)) is not None
+
+
+@pytest.mark.parametrize("text", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_can_read_anything_has_no_fingerprint(text: str) -> None:
+    assert fingerprint(made(text)) is None
+
+
+CHANGES = [
+    (KNOWN["globals"], "EPS = 1e-5"),
+    (KNOWN["globals"], "def helper(x): return F.gelu(x)"),
+    (KNOWN["globals"], "math = torch"),
+    (KNOWN["a set of strings"], "TABLE['k'][1] = 3.0"),
+    ("def f(x): return F.silu(x)", "class F: silu = torch.sin"),
+    ("def f(x): return helper(x)", "def helper(x, y=2): return F.silu(x) * math.sqrt(2.0)"),
+    ("def f(x, *, k=1.0): return x * k", "f.__kwdefaults__ = {'k': 1}"),
+    ("def f(x, k=1): return x * k", "f.__defaults__ = (True,)"),
+    ("def f(x): return x * NAMES.index('b')", "NAMES = ['a', 'b']"),
+]
+
+
+@pytest.mark.parametrize(("text", "change"), CHANGES, ids=[c for _, c in CHANGES])
+def test_a_change_of_what_is_read_is_another_fingerprint(text: str, change: str) -> None:
+    assert fingerprint(made(text)) != fingerprint(made(text, change))
+
+
+def test_fingerprints_are_those_of_other_processes() -> None:
+    def run(seed: str) -> str:
+        program = "import test_remembered as t\nprint(*[t.fingerprint(t.made(text)).hex() for text in t.KNOWN.values()])"
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+        return subprocess.run(
+            [sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert run("1") == run("2")
+    assert len(set(run("3").split())) == len(KNOWN)
+
+
+# ---- through avo_ops.compile ----
+
+PROGRAM = """
+import sys
+import torch, avo_ops
+def norm(x, gate=None, eps=1e-6, power=2):
+    h = x if gate is None else x * torch.sigmoid(gate["g"])
+    h = h.float()
+    y = h * torch.rsqrt((h ** power).mean(-1, keepdim=True) + eps + torch.tensor(0.5))
+    return y.to(x.dtype), x.shape[0], h.sum(-1).cumsum(0)
+def several(x): return x.sum(), x.sum(0), x.sum(1)
+x, g = torch.randn(4, 6, requires_grad=True), {"g": torch.randn(6, requires_grad=True)}
+half = x.detach().bfloat16()
+f, s = avo_ops.compile(norm), avo_ops.compile(several)
+def check():
+    for args in ((x,), (x, g), (x, g, 1e-3), (x, None, 0.5, 4), (half,)):
+        found, want = f(*args), norm(*args)
+        torch.testing.assert_close(found, want)
+    y, n, total = f(x, gate=g)
+    torch.testing.assert_close(torch.autograd.grad(y.square().sum() + total.sum(), [x, g["g"]]),
+                               torch.autograd.grad(norm(x, g)[0].square().sum() + norm(x, g)[2].sum(), [x, g["g"]]))
+    torch.testing.assert_close(s(x), several(x))
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(f(half), norm(half))
+"""
+
+
+def run(folder: Path, body: str, **env: str) -> list[str]:
+    environment = {**os.environ, "AVO_OPS_CACHE": str(folder), "PYTHONPATH": str(ROOT), **env}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + textwrap.dedent(body)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A cache folder that a first process has filled, and what it says of its graphs."""
+    if native_library.runtime() is None:
+        pytest.skip("the package is not built")
+    folder = tmp_path_factory.mktemp("cache")
+    return folder, run(folder, REPORT)
+
+
+REPORT = """
+check()
+print("torch._dynamo" in sys.modules)
+print(f.plan(), f.source("cpu"), f.source("cuda"), len(f.variants()), avo_ops.stats())
+"""
+
+
+def test_a_second_process_traces_nothing_and_says_the_same(filled: tuple[Path, list[str]]) -> None:
+    folder, before = filled
+    after = run(folder, REPORT)
+    assert (before[0], after[0]) == ("True", "False")  # to trace, dynamo is imported
+    assert after[1:] == before[1:]
+    assert run(folder, REPORT, AVO_OPS_REMEMBER="0")[0] == "True"
+
+
+def test_what_else_is_asked_of_a_function_that_was_remembered(
+    filled: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    body = f"""
+    check()
+    with avo_ops.testing.emulate():
+        check()
+    avo_ops.export({str(tmp_path / "bundle")!r}, [f])
+    y = avo_ops.load({str(tmp_path / "bundle")!r})["norm"](x, g)
+    torch.testing.assert_close(y, norm(x, g))
+    print("torch._dynamo" in sys.modules, any("cuda/" in k for k in avo_ops.stats()))
+    print(len(f.verify(x, g).lines) > 0)
+    """
+    folder, _ = filled
+    out = run(folder, body)
+    assert out == ["False True", "True"]
+
+
+def test_what_is_read_now_counts(filled: tuple[Path, list[str]]) -> None:
+    """Another function of the same name and lines, and another default dtype, on which torch.tensor(0.5) depends."""
+    body = """
+    torch.set_default_dtype(torch.float64)
+    check()
+    print("torch._dynamo" in sys.modules)
+    """
+    folder, _ = filled
+    assert run(folder, body) == ["True"]
+
+
+def test_a_frozen_process_uses_what_there_is(filled: tuple[Path, list[str]]) -> None:
+    body = """
+    avo_ops.freeze()
+    check()
+    try:
+        f(x.double())
+    except RuntimeError as error:
+        print(error)
+    """
+    folder, _ = filled
+    (message,) = run(folder, body)
+    assert message.startswith("a graph of norm would have to be compiled, but avo_ops.freeze() was called")
+
+
+def test_torch_compile_takes_functions_that_were_compiled_before_dynamo_was_imported(
+    filled: tuple[Path, list[str]],
+) -> None:
+    body = """
+    check()
+    assert "torch._dynamo" not in sys.modules
+    whole = torch.compile(lambda x: s(x * 2)[1] + 1, fullgraph=True, backend="eager")
+    torch.testing.assert_close(whole(x), several(x * 2)[1] + 1)
+    import torch._dynamo
+    print(type(torch._dynamo.__spec__.loader).__name__, len(sys.meta_path) == len(set(sys.meta_path)))
+    """
+    folder, _ = filled
+    assert run(folder, body) == ["SourceFileLoader True"]
