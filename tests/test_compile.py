@@ -880,7 +880,8 @@ def test_verify_shows_each_line_and_where_ours_departs(monkeypatch: pytest.Monke
     assert mean.verify(torch.randn(4, 50).bfloat16()).departure is None
 
 
-def test_freeze_refuses_new_graphs_and_keeps_the_old() -> None:
+def test_freeze_refuses_new_graphs_and_keeps_the_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AVO_OPS_REMEMBER", "0")
     f = avo_ops.compile(scale, example_inputs=(torch.randn(4, 4), torch.randn(4)))
     x, w = torch.randn(8, 6), torch.randn(6)
     f.warmup([((8, 6), (6,)), ((2, 8, 6), (6,))])
