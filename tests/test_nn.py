@@ -270,6 +270,52 @@ def test_losses_under_autocast(name):
     torch.testing.assert_close(got, want.float(), rtol=2**-7, atol=2**-7)
 
 
+# Modules, and an input for each.
+AUTOCAST_MODULES = [
+    (nn.LayerNorm(8), avo.LayerNorm(8)), (nn.RMSNorm(8), avo.RMSNorm(8)), (nn.GroupNorm(2, 4), avo.GroupNorm(2, 4)),
+    (nn.Softmax(-1), avo.Softmax(-1)), (nn.LogSoftmax(-1), avo.LogSoftmax(-1)), (nn.Softmax2d(), avo.Softmax2d()),
+    (nn.Softplus(), avo.Softplus()), (nn.GELU(), avo.GELU()), (nn.SiLU(), avo.SiLU()), (nn.LogSigmoid(), avo.LogSigmoid()),
+]  # fmt: skip
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("theirs", "ours"), AUTOCAST_MODULES, ids=lambda m: type(m).__name__)
+def test_autocast_gives_the_dtypes_of_torch(theirs, ours, device):
+    theirs, ours = copy.deepcopy(theirs).to(device), copy.deepcopy(ours).to(device)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        x = torch.randn(2, 4, 3, 8, device=device).to(dtype).requires_grad_()
+        with torch.autocast(device, torch.bfloat16):
+            want, got = theirs(x), ours(x)
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=2**-6, atol=2**-6)
+        assert torch.autograd.grad(got.sum(), x)[0].dtype == dtype
+
+
+def test_autocast_where_torch_computes_in_float32(monkeypatch):
+    """As on CUDA, where torch widens more than on the CPU."""
+    assert {"layer_norm", "group_norm", "softmax", "log_softmax", "softplus"} <= {
+        name for name, device in functional._WIDENED if device == "cuda"
+    }
+    monkeypatch.setattr(functional, "_WIDENED", {(name, "cpu") for name in functional.AUTOCAST})
+    x = torch.randn(2, 4, 3, 8).bfloat16()
+    norm = nn.Sequential(avo.GroupNorm(2, 4), avo.SiLU())
+    layer = avo.LayerNorm(8)
+    with torch.autocast("cpu", torch.bfloat16):
+        for _, ours in AUTOCAST_MODULES:
+            widened = type(ours).__name__ not in ("GELU", "SiLU", "LogSigmoid")
+            y = ours(x)
+            assert y.dtype == (torch.float32 if widened else torch.bfloat16)
+            torch.testing.assert_close(y, ours(x.float()).to(y.dtype))
+        assert fused.norm_act(*norm, x).dtype == functional.softplus(x).dtype == torch.float32
+        y, total = fused.add_norm(layer, x, x)
+        assert (y.dtype, total.dtype) == (torch.float32, torch.bfloat16)
+        torch.testing.assert_close(y, layer((x + x).float()))
+        compiled = torch.compile(layer, fullgraph=True, backend="eager")
+        assert compiled(x).dtype == torch.float32
+    assert layer(x).dtype == torch.bfloat16 and fused.add_norm(layer, x, x)[0].dtype == torch.bfloat16
+
+
 def test_calls_of_losses_that_are_left_to_torch(monkeypatch):
     monkeypatch.setattr(modules, "call", lambda *_: pytest.fail("called an operator"))
     x = torch.randn(4, 5)

@@ -14,6 +14,7 @@ from ..registry import direct_call
 # Exactly these types: a subclass (DTensor, FakeTensor, a proxy, a symbolic size) takes the usual way.
 _PLAIN_TYPES = frozenset({torch.Tensor, torch.nn.Parameter, tuple, float, int, str, type(None)})
 
+is_autocasting = torch._C._is_any_autocast_enabled
 _calls: dict[str, Callable[..., torch.Tensor]] = {}
 
 
@@ -59,6 +60,40 @@ def _usual(name: str, args: tuple[Any, ...]) -> torch.Tensor:
     return getattr(torch.ops.avo, name).default(*args)  # type: ignore[no-any-return]
 
 
+# torch's functions that autocast computes in float32, by the name of ours and the device, as this torch has it.
+_WIDENED = {
+    (ours, device)
+    for ours, theirs in {
+        "layer_norm": "layer_norm",
+        "rms_norm": "rms_norm",
+        "group_norm": "group_norm",
+        "softmax": "softmax.int",
+        "log_softmax": "log_softmax.int",
+        "softplus": "softplus",
+        "cross_entropy": "nll_loss",
+        "mse_loss": "mse_loss",
+        "huber_loss": "huber_loss",
+        "kl_div": "kl_div",
+        "binary_cross_entropy_with_logits": "binary_cross_entropy_with_logits",
+    }.items()
+    for device in ("cpu", "cuda", "xpu")
+    if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{theirs}", f"Autocast{device.upper()}")
+}
+AUTOCAST = frozenset(name for name, _ in _WIDENED)
+
+
+def is_widened(name: str, device: str) -> bool:
+    """Whether torch's twin of an operator computes 16-bit tensors on a device in float32 now, since autocast is on."""
+    return is_autocasting() and (name, device) in _WIDENED and torch.is_autocast_enabled(device)
+
+
+def as_autocast(name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors in the dtypes in which autocast, if it is on, has torch's twin of an operator take them."""
+    if not is_widened(name, tensors[0].device.type):
+        return tensors
+    return tuple(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors)
+
+
 def written_to(input: torch.Tensor, name: str, *args: Any) -> torch.Tensor:
     """``call(name, input, *args)`` written to ``input``, which is returned."""
     if torch.is_grad_enabled() and input.requires_grad and not input.is_leaf:
@@ -78,6 +113,8 @@ def _stand_in(name: str, operator: str, **settings: Any) -> Callable[..., torch.
         values = [given.pop(setting, default) for setting, default in settings.items()]
         if given or len(args) > len(places):  # out=, or a wrong call
             return twin(input, *args, **kwargs)  # type: ignore[no-any-return]
+        if operator in AUTOCAST:
+            (input,) = as_autocast(operator, input)
         return written_to(input, operator, *values) if inplace else call(operator, input, *values)
 
     function.__name__ = function.__qualname__ = name

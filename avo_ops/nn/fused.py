@@ -16,7 +16,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules import module as torch_module
 
 from .foreign import PromotedRMSNorm, T5RMSNorm
-from .functional import FUNCTIONS, call
+from .functional import FUNCTIONS, as_autocast, call, is_widened
 from .functional import gelu as _gelu
 from .functional import relu as _relu
 from .functional import sigmoid as _sigmoid
@@ -66,6 +66,7 @@ _RMS = ("add_rms_norm", ("weight",))
 _NORMS: dict[type, tuple[str, tuple[str, ...]]] = {
     LayerNorm: ("add_layer_norm", ("weight", "bias")), RMSNorm: _RMS, PromotedRMSNorm: _RMS, T5RMSNorm: _RMS
 }  # fmt: skip
+_TORCH = {LayerNorm: "layer_norm", RMSNorm: "rms_norm"}
 
 
 def gate_of(act: Any) -> Gate | None:
@@ -97,6 +98,7 @@ def norm_act(norm: Any, act: Any, x: Any) -> Any:
     operator = norm_act_of(norm, act)
     if operator is None or not _alike(x, x):
         return act(norm(x))
+    (x,) = as_autocast("group_norm", x)
     return call(operator, x, norm.num_groups, _parameter(norm, "weight"), _parameter(norm, "bias"), norm.eps)
 
 
@@ -127,7 +129,11 @@ def gated_packed(act: Any, packed: Any, gate_first: bool) -> Any:
 def add_norm(norm: Any, x: Any, residual: Any) -> Any:
     """(norm(x + residual), x + residual)."""
     operator = norm_of(norm)
-    if operator is not None and _alike(x, residual):
+    if (
+        operator is not None
+        and _alike(x, residual)
+        and not is_widened(_TORCH.get(type(norm), ""), x.device.type)
+    ):
         weight, *more = [_parameter(norm, name) for name in _NORMS[type(norm)][1]]
         if weight is None or weight.dtype == x.dtype or type(norm) in (LayerNorm, RMSNorm):
             return call(operator, x, residual, norm.normalized_shape, weight, *more, norm.eps)

@@ -1,6 +1,7 @@
 """Twins of torch.nn's normalisations, activations, losses and dropout whose forward runs avo_ops' operators.
 
-Each is a subclass of its twin: same constructor, parameters, state_dict and repr, and ``isinstance`` holds.
+Each is a subclass of its twin: same constructor, parameters, state_dict and repr, and ``isinstance`` holds. Under autocast the
+result has the dtype of the twin's.
 An operator that is a module elsewhere, but not in torch, has one of its own.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .functional import call, written_to
+from .functional import AUTOCAST, as_autocast, call, written_to
 
 
 def _parameter(module: torch.nn.Module, name: str) -> torch.Tensor | None:
@@ -36,6 +37,7 @@ class LayerNorm(torch.nn.LayerNorm):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight, bias = _parameter(self, "weight"), _parameter(self, "bias")
+        (input,) = as_autocast("layer_norm", input)
         return call("layer_norm", input, self.normalized_shape, weight, bias, self.eps)
 
 
@@ -50,6 +52,7 @@ class RMSNorm(torch.nn.RMSNorm):
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        (x,) = as_autocast("rms_norm", x)
         return call("rms_norm", x, self.normalized_shape, _parameter(self, "weight"), self.eps)
 
 
@@ -65,6 +68,7 @@ class GroupNorm(torch.nn.GroupNorm):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight, bias = _parameter(self, "weight"), _parameter(self, "bias")
+        (input,) = as_autocast("group_norm", input)
         return call("group_norm", input, self.num_groups, weight, bias, self.eps)
 
 
@@ -80,6 +84,8 @@ def _activation(
     class Activation(twin):  # type: ignore[misc, valid-type]
         def forward(self, input: torch.Tensor) -> torch.Tensor:
             values = [getattr(self, name) for name in settings]
+            if operator in AUTOCAST:
+                (input,) = as_autocast(operator, input)
             if getattr(self, "inplace", False):
                 return written_to(input, operator, *values)
             return call(operator, input, *values)
@@ -173,7 +179,8 @@ class Softmax(torch.nn.Softmax):
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return call("softmax", input, _softmax_dim(input, self.dim, "softmax"))
+        dim = _softmax_dim(input, self.dim, "softmax")
+        return call("softmax", *as_autocast("softmax", input), dim)
 
 
 class LogSoftmax(torch.nn.LogSoftmax):
@@ -183,7 +190,8 @@ class LogSoftmax(torch.nn.LogSoftmax):
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return call("log_softmax", input, _softmax_dim(input, self.dim, "log_softmax"))
+        dim = _softmax_dim(input, self.dim, "log_softmax")
+        return call("log_softmax", *as_autocast("log_softmax", input), dim)
 
 
 class Softmax2d(torch.nn.Softmax2d):
@@ -192,7 +200,7 @@ class Softmax2d(torch.nn.Softmax2d):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
-        return call("softmax", input, -3)
+        return call("softmax", *as_autocast("softmax", input), -3)
 
 
 class Dropout(torch.nn.Dropout):
@@ -219,13 +227,6 @@ def _is_real(*tensors: torch.Tensor) -> bool:
     return all(t.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64) for t in tensors)
 
 
-def _as_autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Losses are computed in float32 where autocast is on, as torch's are."""
-    if torch.is_autocast_enabled(tensors[0].device.type):
-        return tuple(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors)
-    return tensors
-
-
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     """``torch.nn.CrossEntropyLoss`` on ``torch.ops.avo.cross_entropy``, for targets that are class indices.
 
@@ -238,7 +239,7 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         fits = _is_real(input) and target.dtype in (torch.int64, torch.int32) and classes >= 0
         if not fits or target.shape != input.shape[:classes] + input.shape[classes + 1 :]:
             return super().forward(input, target)
-        (input,) = _as_autocast(input)
+        (input,) = as_autocast("cross_entropy", input)
         return call(
             "cross_entropy",
             input,
@@ -263,7 +264,7 @@ def _loss(
             other = any(getattr(self, name) is not None for name in unless)
             if other or input.shape != target.shape or not _is_real(input, target):
                 return super().forward(input, target)  # type: ignore[no-any-return]
-            input, target = _as_autocast(input, target)
+            input, target = as_autocast(operator, input, target)
             return call(operator, input, target, *(getattr(self, name) for name in settings))
 
     Loss.__name__ = Loss.__qualname__ = twin.__name__
