@@ -90,6 +90,20 @@ def test_a_change_of_what_is_read_is_another_fingerprint(text: str, change: str)
     assert fingerprint(made(text)) != fingerprint(made(text, change))
 
 
+def test_the_name_of_a_file_counts_if_there_is_one(tmp_path: Path) -> None:
+    def prints(*files: object) -> int:
+        code = "def f(x): return x * 2"
+        scopes: list[dict[str, Any]] = [{} for _ in files]
+        for file, scope in zip(files, scopes, strict=True):
+            exec(compile(code, str(file), "exec"), scope)
+        return len({fingerprint(scope["f"]) for scope in scopes})
+
+    assert prints("/tmp/ipykernel_1/2.py", "/tmp/ipykernel_3/2.py") == 1
+    for name in "ab":
+        (tmp_path / name).write_text("")
+    assert prints(tmp_path / "a", tmp_path / "b") == 2
+
+
 def test_fingerprints_are_those_of_other_processes() -> None:
     def run(seed: str) -> str:
         program = "import test_remembered as t\nprint(*[t.fingerprint(t.made(text)).hex() for text in t.KNOWN.values()])"

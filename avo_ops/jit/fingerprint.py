@@ -11,6 +11,7 @@ import builtins
 import dis
 import functools
 import hashlib
+import os
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -154,8 +155,10 @@ class _Walk:
             code.co_names
         ):
             raise _Unknown
+        # The cells of a notebook are in files that do not exist, of another name in each session.
+        file = code.co_filename if os.path.isfile(code.co_filename) else ""
         self.note(
-            code.co_filename, code.co_linetable, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+            file, code.co_linetable, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
             code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable,
         )  # fmt: skip
         for constant in code.co_consts:

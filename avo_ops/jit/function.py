@@ -6,6 +6,7 @@ import contextlib
 import enum
 import functools
 import itertools
+import os
 import re
 import threading
 import warnings
@@ -45,6 +46,7 @@ _VALUES = (
 )  # fmt: skip
 _GOOD_VALUES = "tensors, numbers, strings, and tuples, lists or dicts of them"
 _remembering = threading.RLock()  # held while graphs are read that earlier processes made
+os.register_at_fork(after_in_child=lambda: globals().update(_remembering=threading.RLock()))
 _MOST_SHAPES = 4096  # entries of the table of calls; beyond it is begun anew
 
 
