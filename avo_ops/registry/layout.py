@@ -138,6 +138,11 @@ def _columns(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, 
     return tuple(range(rank - len(value), rank))
 
 
+def column_dims(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """The dims of a call of this shape of which no row has only a part; a packed dim may be whole."""
+    return tuple(range(1, len(sizes))) if op.rule == "groups" else _columns(op, args, sizes)
+
+
 def _split_channels(op: Op, args: Sequence[Any], sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shape of a call whose rows are groups of channels: (samples, groups, channels of one, ...)."""
     name, argument = op.arguments[op.primary].name, op.arguments[op.rule_argument].name

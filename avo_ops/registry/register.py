@@ -14,6 +14,7 @@ from .counters import noted
 from .layout import fake
 from .plan import Op, Operator
 from .reference import Definition, derived, stated, without_gradients
+from .sharding import register_sharding
 
 # Makes torch.compile take the op as it is instead of warning about unknown ops.
 _TAGS = (torch.Tag.pt2_compliant_tag,)
@@ -60,6 +61,7 @@ def register_operator(library: torch.library.Library, operator: Operator, record
     if not accelerator.register_autograd(library, operator, kernels):
         for name, kernel in kernels.items():
             library.impl(name, kernel, "Autograd")  # type: ignore[no-untyped-call]
+    register_sharding(operator, list(overloads.values()))
 
 
 def register_composite(library: torch.library.Library, composite: Composite) -> None:
