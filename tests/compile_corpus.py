@@ -767,6 +767,54 @@ def any_positive(x):
 
 
 @add(ONE)
+def inverse_trigonometric(x):
+    return (
+        torch.atan(x) + torch.asin(torch.tanh(x) * 0.9) * torch.acos(torch.sin(x) * 0.9) + torch.tan(x * 0.3)
+    )
+
+
+@add(ONE)
+def hyperbolic(x):
+    return (
+        torch.sinh(x) / torch.cosh(x)
+        + torch.asinh(x) * torch.atanh(torch.sin(x) * 0.9)
+        + torch.acosh(x * x + 1.5)
+    )
+
+
+@add(TWO)
+def polar(x, y):
+    return torch.atan2(x, y), torch.hypot(x, y), torch.exp2(torch.sin(x))
+
+
+@add(TWO)
+def rests(x, y):
+    """A divisor away from 0, that the results jump little."""
+    d = torch.where(y < 0, y - 1, y + 1)
+    return torch.fmod(x * 5, d) * 0.1, torch.remainder(x * 5, 1.7), torch.trunc(x * 3) + torch.frac(x * 2)
+
+
+@add(TWO, gradients=False)
+def floor_division(x, y):
+    return x // 0.7 + torch.div(x, torch.where(y < 0, y - 1, y + 1), rounding_mode="floor"), torch.div(
+        x, 0.3, rounding_mode="trunc"
+    )
+
+
+@add(ONE)
+def without_nan(x):
+    y = torch.where(x > 1, x / 0, x)
+    return torch.nan_to_num(y - y, nan=2.0) + torch.isfinite(y) * x + torch.isinf(y), torch.xlogy(
+        x, x.abs() + 1
+    )
+
+
+@add(ONE, gradients=False)
+def exclusive(x):
+    return torch.logical_xor(x > 0, x < 1), (x > 0) ^ (x.abs() > 0.5), x.isnan()
+
+
+@add(ONE)
 def compare(x):
     return (x > 0) & (x < 1)
 
@@ -804,6 +852,11 @@ def gather_row(x, i):
 @add((((8,), (8,)), ((1,), (1,)), ((3,), (3,))))
 def vectors(x, y):
     return x * y + torch.sqrt(x * x + 1)
+
+
+@add(ONE, torch_parts=True, gradients=False)
+def middle(x):
+    return torch.quantile(x.float(), 0.5, -1)
 
 
 @add(ONE, torch_parts=True)

@@ -301,7 +301,7 @@ _CLOSURE = torch.tensor(3.0)
         (lambda x: x.to(torch.int32).to(x.dtype), ["torch.int32"]),
         (lambda x: x * _CLOSURE, ["not an argument", "make it an argument"]),
         (lambda x: x * torch.tensor(2.0), ["Python number"]),
-        (lambda x: torch.div(x, 3.0, rounding_mode="floor"), ["rounding_mode"]),
+        (lambda x: torch.lgamma(x), ["aten.lgamma"]),
         (lambda x: x - x.max(-1, keepdim=True).values, ["aten.max", "torch.amax"]),
         (lambda x: x + torch.zeros(5), ["must match"]),
         (lambda x: x.nonsense, ["nonsense"]),

@@ -193,6 +193,17 @@ BOUNDS_F32 = {
     "erfc": (7.2, 8.0, 7.2),
     "sin": (1.0, 1.0, 1.0),
     "cos": (1.0, 1.0, 1.0),
+    "trunc": (0, 0, 0),
+    "exp2": (1.0, 1.0, 1.0),
+    "tan": (1.5, 1.5, 1.5),
+    "asin": (1.0, 1.0, 1.0),
+    "acos": (1.0, 1.0, 1.0),
+    "atan": (1.0, 1.0, 1.0),
+    "sinh": (2.0, 2.0, 2.0),
+    "cosh": (2.0, 2.0, 2.0),
+    "asinh": (2.0, 2.0, 2.0),
+    "acosh": (2.0, 2.0, 2.0),
+    "atanh": (2.0, 2.0, 2.0),
     "exp_neg_half_sq": (1.3, 2.2, 1.1),
     "ndtr": (4.7, 5.0, 5.8),
     "x_ndtr": (6.7, 8.5, 6.7),  # the tail is denormal before the product is
@@ -232,6 +243,17 @@ BOUNDS_F64 = {
     "erfc": 5.0,
     "sin": 1.0,
     "cos": 1.0,
+    "trunc": 0,
+    "exp2": 1.0,
+    "tan": 1.5,
+    "asin": 1.0,
+    "acos": 1.0,
+    "atan": 1.0,
+    "sinh": 2.0,
+    "cosh": 2.0,
+    "asinh": 2.0,
+    "acosh": 2.0,
+    "atanh": 2.0,
     "exp_neg_half_sq": 1.4,
     "ndtr": 5.0,
     "x_ndtr": 5.0,
@@ -378,6 +400,17 @@ SPECIAL = {
     "neg": [(0.0, -0.0), (INF, -INF)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN)],
     "cos": [(0.0, 1.0), (INF, NAN)],
+    "trunc": [(-0.5, -0.0), (0.5, 0.0), (1.9, 1.0), (-1.9, -1.0), (-INF, -INF), (-1e30, -1e30)],
+    "exp2": [(-INF, 0.0), (INF, INF), (0.0, 1.0), (10.0, 1024.0), (1e30, INF), (-1e30, 0.0)],
+    "tan": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN)],
+    "asin": [(0.0, 0.0), (-0.0, -0.0), (1.5, NAN), (-INF, NAN)],
+    "acos": [(1.0, 0.0), (1.5, NAN), (-INF, NAN)],
+    "atan": [(0.0, 0.0), (-0.0, -0.0)],
+    "sinh": [(-INF, -INF), (INF, INF), (-0.0, -0.0), (1e30, INF)],
+    "cosh": [(-INF, INF), (INF, INF), (0.0, 1.0), (-1e30, INF)],
+    "asinh": [(-INF, -INF), (INF, INF), (-0.0, -0.0)],
+    "acosh": [(1.0, 0.0), (INF, INF), (0.5, NAN), (-INF, NAN)],
+    "atanh": [(1.0, INF), (-1.0, -INF), (-0.0, -0.0), (1.5, NAN)],
 }
 
 
@@ -398,7 +431,11 @@ def test_special_values(driver: Driver, name: str, dtype: type) -> None:
         assert same.all(), (implementation, list(zip(x, y, want, strict=True)))
 
 
-TERNARY = ["pow", "max", "min", "fma", "lt", "le", "gt", "ge", "eq", "ne"]
+TERNARY = ["pow", "max", "min", "fma", "lt", "le", "gt", "ge", "eq", "ne", "fmod", "atan2", "hypot"]
+
+BY_NUMPY = {
+    "pow": np.power, "max": np.maximum, "min": np.minimum, "fmod": np.fmod, "atan2": np.arctan2, "hypot": np.hypot,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -412,13 +449,13 @@ def test_two_and_three_arguments(driver: Driver, name: str, dtype: type) -> None
         if name == "fma":
             wide = a.astype(np.longdouble) * b.astype(np.longdouble) + c.astype(np.longdouble)
             want = wide.astype(dtype)
-        elif name in ("pow", "max", "min"):
-            call = {"pow": np.power, "max": np.maximum, "min": np.minimum}[name]
+        elif name in BY_NUMPY:
+            call = BY_NUMPY[name]
             want = call(a.astype(np.float64), b.astype(np.float64)).astype(dtype)
         else:
             holds = {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b, "eq": a == b, "ne": a != b}[name]
             want = np.where(holds, c, -c)
-    slack = {"pow": 2.0, "fma": 1.0}.get(name, 0.0) * np.finfo(dtype).eps
+    slack = {"pow": 2.0, "fma": 1.0, "atan2": 1.0, "hypot": 1.0}.get(name, 0.0) * np.finfo(dtype).eps
     for implementation, made in driver.implementations.items():
         table = made.table(a.dtype)
         y = np.full_like(a, 77)

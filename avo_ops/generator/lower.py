@@ -19,7 +19,10 @@ Handler = Callable[["_Lowering", torch.fx.Node, list[Any]], Node]
 _POINTWISE = {
     "neg": "neg", "abs": "abs", "sign": "sign", "sgn": "sign", "floor": "floor", "exp": "exp", "expm1": "expm1",
     "log": "log", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt", "reciprocal": "recip", "sigmoid": "sigmoid",
-    "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "div": "div", "maximum": "max", "round": "round",
+    "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "maximum": "max", "round": "round",
+    "trunc": "trunc", "fix": "trunc", "exp2": "exp2", "special_exp2": "exp2", "tan": "tan", "asin": "asin", "acos": "acos",
+    "atan": "atan", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "atan2": "atan2",
+    "hypot": "hypot", "fmod": "fmod",
     "minimum": "min", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne",
     "logical_and": "and", "logical_or": "or", "logical_not": "not", "bitwise_and": "and", "bitwise_or": "or",
     "bitwise_not": "not", "where": "where",
@@ -47,7 +50,7 @@ _WAYS_OUT = {
     "dropout": "random numbers have no place in a kernel: pass a mask as an argument",
     "max": "use torch.amax", "min": "use torch.amin", "var": "write ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)",
     "std": "write ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1).sqrt()",
-    "floor_divide": "write torch.floor(x / y)", "sort": "compute it outside", "cumsum": "compute it outside",
+    "sort": "compute it outside", "cumsum": "compute it outside",
     "mm": "matrix products belong outside", "bmm": "matrix products belong outside",
 }  # fmt: skip
 
@@ -204,6 +207,62 @@ def _rsub(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     return low.builder.make("sub", low.operand(args[1]), low.operand(args[0]))
 
 
+def _div(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    b, x, y = low.builder, low.operand(args[0]), low.operand(args[1])
+    mode = node.kwargs.get("rounding_mode", args[2] if len(args) > 2 else None)
+    if aten_name(node) == "floor_divide":
+        mode = "floor"
+    if mode != "floor":
+        quotient = b.make("div", x, y)
+        return quotient if mode is None else b.make("trunc", quotient)
+    # As torch: floor(x / y) would round the quotient first, and so lose one beside a whole number.
+    rest = b.make("fmod", x, y)
+    quotient = b.make("div", b.make("sub", x, rest), y)
+    quotient = b.make("where", _is_beyond(low, rest, y), b.make("sub", quotient, b.const(1.0)), quotient)
+    whole = b.make("floor", quotient)
+    is_less = b.make("gt", b.make("sub", quotient, whole), b.const(0.5))
+    whole = b.make("where", is_less, b.make("add", whole, b.const(1.0)), whole)
+    signed_zero = b.make("mul", b.make("div", x, y), b.const(0.0))
+    whole = b.make("where", b.make("ne", quotient, b.const(0.0)), whole, signed_zero)
+    return b.make("where", b.make("eq", y, b.const(0.0)), b.make("div", x, y), whole)
+
+
+def _remainder(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    b, y = low.builder, low.operand(args[1])
+    rest = b.make("fmod", low.operand(args[0]), y)
+    return b.make("where", _is_beyond(low, rest, y), b.make("add", rest, y), rest)
+
+
+def _is_beyond(low: _Lowering, rest: Node, y: Node) -> Node:
+    """Whether a rest of a division by y has the other sign."""
+    b, zero = low.builder, low.builder.const(0.0)
+    return b.make(
+        "and", b.make("ne", rest, zero), _differ(low, b.make("lt", y, zero), b.make("lt", rest, zero))
+    )
+
+
+def _differ(low: _Lowering, a: Node, b: Node) -> Node:
+    """Whether one of two masks holds and the other does not."""
+    return low.builder.make("ne", low.number(a), low.number(b))
+
+
+def _xor(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return _differ(low, low.mask(args[0]), low.mask(args[1]))
+
+
+def _isnan(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    value = low.operand(args[0])
+    return low.builder.make("ne", value, value)
+
+
+def _isinf(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return low.builder.make("eq", low.builder.make("abs", low.operand(args[0])), low.builder.const(math.inf))
+
+
+def _isfinite(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
+    return low.builder.make("lt", low.builder.make("abs", low.operand(args[0])), low.builder.const(math.inf))
+
+
 def _pow(low: _Lowering, node: torch.fx.Node, args: list[Any]) -> Node:
     return low.builder.make("pow", low.operand(args[0]), low.operand(args[1]))
 
@@ -337,7 +396,8 @@ _HANDLERS: dict[str, Handler] = {
     "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
     "convert_element_type": _cast, "copy": _copy, "empty": _fill, "empty_like": _fill, "empty_permuted": _fill,
     "new_zeros": _fill, "new_ones": _fill, "new_full": _fill, "arange": _arange, "iota": _arange,
-    "uniform": _uniform,
+    "uniform": _uniform, "div": _div, "true_divide": _div, "divide": _div, "floor_divide": _div, "remainder": _remainder,
+    "logical_xor": _xor, "bitwise_xor": _xor, "isnan": _isnan, "isinf": _isinf, "isfinite": _isfinite,
 }  # fmt: skip
 
 

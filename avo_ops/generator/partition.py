@@ -208,7 +208,8 @@ class _Partition:
         if tensors and all(a in self.constants for a in tensors):
             if is_view(name) or name in ("_to_copy", "lift_fresh_copy"):
                 return self.constants[tensors[0]]
-            if has_handler(name) and not _reduces(node) and not value.shape:
+            of_sizes = len(tensors) < len(node.all_input_nodes)
+            if has_handler(name) and not _reduces(node) and not value.shape and not of_sizes:
                 known = {a: torch.tensor(self.constants[a], dtype=torch.float64) for a in tensors}
                 given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known.get(n, n))
                 args, kwargs = cast(Any, given)

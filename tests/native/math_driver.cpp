@@ -8,7 +8,8 @@
 // Unary functions that every implementation has. erfc is m_erfc(x, m_exp_neg_sq(x)), ndtr and x_ndtr likewise.
 #define MATH_EXACT(row)                                                                                      \
   row(neg) row(abs) row(sign) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip) row(tanh)       \
-      row(erf) row(sin) row(cos) row(floor) row(round)
+      row(erf) row(sin) row(cos) row(floor) row(round) row(trunc) row(exp2) row(tan) row(asin) row(acos)     \
+      row(atan) row(sinh) row(cosh) row(asinh) row(acosh) row(atanh)
 #define MATH_APPROXIMATE(row)                                                                                \
   row(exp) row(sigmoid) row(x_sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr) row(sigmoid_rest)
 #define MATH_UNARY(row) MATH_EXACT(row) MATH_APPROXIMATE(row)
@@ -19,7 +20,7 @@ enum MathUnary {
 #undef MATH_ROW
       kMathUnaryCount
 };
-enum MathTernary { kPow, kMax, kMin, kFma, kWhereLt, kWhereLe, kWhereGt, kWhereGe, kWhereEq, kWhereNe };
+enum MathTernary { kPow, kMax, kMin, kFma, kWhereLt, kWhereLe, kWhereGt, kWhereGe, kWhereEq, kWhereNe, kFmod, kAtan2, kHypot };
 enum MathReduction { kSum, kAmax, kAmin };
 
 template <class C>
@@ -92,6 +93,9 @@ template <class T>
 AVO_INLINE T apply(int function, T a, T b, T c) {
   switch (function) {
     case kPow: return m_pow(a, b);
+    case kFmod: return m_fmod(a, b);
+    case kAtan2: return m_atan2(a, b);
+    case kHypot: return m_hypot(a, b);
     case kMax: return m_max(a, b);
     case kMin: return m_min(a, b);
     case kFma: return m_fma(a, b, c);
@@ -195,6 +199,9 @@ template <class C>
 C scalar_ternary(int function, C a, C b, C c) {
   switch (function) {
     case kPow: return m_pow(a, b);
+    case kFmod: return m_fmod(a, b);
+    case kAtan2: return m_atan2(a, b);
+    case kHypot: return m_hypot(a, b);
     case kMax: return m_max(a, b);
     case kMin: return m_min(a, b);
     case kFma: return m_fma(a, b, c);
@@ -279,6 +286,17 @@ W reference(int function, W x) {
     case kMath_cos: return std::cos(x);
     case kMath_floor: return std::floor(x);
     case kMath_round: return std::nearbyint(x);
+    case kMath_trunc: return std::trunc(x);
+    case kMath_exp2: return std::exp2(x);
+    case kMath_tan: return std::tan(x);
+    case kMath_asin: return std::asin(x);
+    case kMath_acos: return std::acos(x);
+    case kMath_atan: return std::atan(x);
+    case kMath_sinh: return std::sinh(x);
+    case kMath_cosh: return std::cosh(x);
+    case kMath_asinh: return std::asinh(x);
+    case kMath_acosh: return std::acosh(x);
+    case kMath_atanh: return std::atanh(x);
     case kMath_sigmoid_rest: return x > 0 ? std::exp(-x) / (1 + std::exp(-x)) : 1 / (1 + std::exp(x));
     case kMath_exp_neg_sq: return std::exp(-x * x);
     case kMath_exp_neg_half_sq: return std::exp(-x * x / 2);

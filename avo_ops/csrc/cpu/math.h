@@ -5,8 +5,8 @@
 //           erf 1.4 / 1.5   x_sigmoid 2.7   ndtr 4.7 / 5.0   x_ndtr 6.7 / 8.5   exp_neg_sq 1.3 / 2.2   erfc 7 / 8 (at
 //           0, where it feels the rounding of its variable threefold)
 //   double  exp 1.1   expm1 1.7   sigmoid 2.4   tanh 1.7   rsqrt 1.5   exp_neg_sq 1.4
-// A denormal result is off by up to one more unit. sqrt and recip are correctly rounded; sin, cos and pow,
-// and log, log1p, erf and erfc of double, are libm's. Denormal arguments and results are kept.
+// A denormal result is off by up to one more unit. sqrt and recip are correctly rounded; sin, cos, pow and what follows it in
+// the list of libm's below, and log, log1p, erf and erfc of double, are libm's. Denormal arguments and results are kept.
 #pragma once
 
 #include "../common/philox.h"
@@ -255,23 +255,44 @@ AVO_LIBM_UNARY(log, double, __builtin_log)
 AVO_LIBM_UNARY(log1p, double, __builtin_log1p)
 AVO_LIBM_UNARY(erf, double, __builtin_erf)
 AVO_LIBM_UNARY(erfc_libm, double, __builtin_erfc)
+#define AVO_LIBM_BOTH(name)                                                                                            \
+  AVO_LIBM_UNARY(name, float, __builtin_##name##f)                                                                     \
+  AVO_LIBM_UNARY(name, double, __builtin_##name)
+AVO_LIBM_BOTH(trunc)
+AVO_LIBM_BOTH(exp2)
+AVO_LIBM_BOTH(tan)
+AVO_LIBM_BOTH(asin)
+AVO_LIBM_BOTH(acos)
+AVO_LIBM_BOTH(atan)
+AVO_LIBM_BOTH(sinh)
+AVO_LIBM_BOTH(cosh)
+AVO_LIBM_BOTH(asinh)
+AVO_LIBM_BOTH(acosh)
+AVO_LIBM_BOTH(atanh)
+#undef AVO_LIBM_BOTH
 #undef AVO_LIBM_UNARY
 
-#define AVO_LIBM_POW(type, function)                                                                                   \
-  AVO_NOINLINE void pow_lanes(type *p, const type *q, int n) {                                                         \
+#define AVO_LIBM_BINARY(name, type, function)                                                                          \
+  AVO_NOINLINE void name##_lanes(type *p, const type *q, int n) {                                                      \
     for (int i = 0; i < n; ++i) p[i] = function(p[i], q[i]);                                                           \
   }                                                                                                                    \
-  AVO_INLINE Vec<type> m_pow(Vec<type> a, Vec<type> b) {                                                               \
-    type base[kLanes], power[kLanes];                                                                                  \
-    a.store(base);                                                                                                     \
-    b.store(power);                                                                                                    \
-    pow_lanes(base, power, kLanes);                                                                                    \
-    return Vec<type>::load(base);                                                                                      \
+  AVO_INLINE Vec<type> m_##name(Vec<type> a, Vec<type> b) {                                                            \
+    type first[kLanes], second[kLanes];                                                                                \
+    a.store(first);                                                                                                    \
+    b.store(second);                                                                                                   \
+    name##_lanes(first, second, kLanes);                                                                               \
+    return Vec<type>::load(first);                                                                                     \
   }                                                                                                                    \
-  AVO_INLINE type m_pow(type a, type b) { return function(a, b); }
-AVO_LIBM_POW(float, __builtin_powf)
-AVO_LIBM_POW(double, __builtin_pow)
-#undef AVO_LIBM_POW
+  AVO_INLINE type m_##name(type a, type b) { return function(a, b); }
+#define AVO_LIBM_BOTH(name)                                                                                            \
+  AVO_LIBM_BINARY(name, float, __builtin_##name##f)                                                                    \
+  AVO_LIBM_BINARY(name, double, __builtin_##name)
+AVO_LIBM_BOTH(pow)
+AVO_LIBM_BOTH(fmod)
+AVO_LIBM_BOTH(atan2)
+AVO_LIBM_BOTH(hypot)
+#undef AVO_LIBM_BOTH
+#undef AVO_LIBM_BINARY
 
 // ---- the names that generated code uses ---------------------------------------------------------
 

@@ -102,6 +102,7 @@ AVO_MATH double m_fma(double a, double b, double c) { return fma(a, b, c); }
 AVO_LIBRARY(abs, fabsf, fabs)
 AVO_LIBRARY(floor, floorf, floor)
 AVO_LIBRARY(round, rintf, rint)
+AVO_LIBRARY(trunc, truncf, trunc)
 AVO_LIBRARY(sqrt, sqrtf, sqrt)
 AVO_LIBRARY(expm1, expm1f, expm1)
 AVO_LIBRARY(log, logf, log)
@@ -109,9 +110,25 @@ AVO_LIBRARY(log1p, log1pf, log1p)
 AVO_LIBRARY(sin, sinf, sin)
 AVO_LIBRARY(cos, cosf, cos)
 AVO_LIBRARY(erf, erff, erf)
+AVO_LIBRARY(exp2, exp2f, exp2)
+AVO_LIBRARY(tan, tanf, tan)
+AVO_LIBRARY(asin, asinf, asin)
+AVO_LIBRARY(acos, acosf, acos)
+AVO_LIBRARY(atan, atanf, atan)
+AVO_LIBRARY(sinh, sinhf, sinh)
+AVO_LIBRARY(cosh, coshf, cosh)
+AVO_LIBRARY(asinh, asinhf, asinh)
+AVO_LIBRARY(acosh, acoshf, acosh)
+AVO_LIBRARY(atanh, atanhf, atanh)
 #undef AVO_LIBRARY
-AVO_MATH float m_pow(float a, float b) { return powf(a, b); }
-AVO_MATH double m_pow(double a, double b) { return pow(a, b); }
+#define AVO_LIBRARY(name)                                                                                              \
+  AVO_MATH float m_##name(float a, float b) { return name##f(a, b); }                                                  \
+  AVO_MATH double m_##name(double a, double b) { return name(a, b); }
+AVO_LIBRARY(pow)
+AVO_LIBRARY(fmod)
+AVO_LIBRARY(atan2)
+AVO_LIBRARY(hypot)
+#undef AVO_LIBRARY
 
 // ---- exp and its kin, float ---------------------------------------------------------------------
 
