@@ -221,7 +221,8 @@ def _is_real(*tensors: torch.Tensor) -> bool:
 
 def _as_autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Losses are computed in float32 where autocast is on, as torch's are."""
-    if torch.is_autocast_enabled(tensors[0].device.type):
+    device = tensors[0].device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):  # "meta" has none
         return tuple(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors)
     return tensors
 
