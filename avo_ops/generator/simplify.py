@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from .ir import PRIMITIVES, Builder, Graph, Node, Span, is_const, uses
@@ -413,13 +413,15 @@ def contract(b: Builder, graph: Graph) -> Graph:
     return rebuild(b, graph, change)
 
 
-def keep_means_in_range(b: Builder, graph: Graph) -> Graph:
+def keep_means_in_range(b: Builder, graph: Graph, statistics: Collection[str] = ()) -> Graph:
     """A mean that is no more than a shift, for what it misses a second mean gives back, as sums that do not overflow.
 
     The terms of the first are divided by a power of two, which is exact but for the smallest: the second mean makes up for these.
-    The second is 0 where its sum overflows, as squares then do too: the row's normal form is 0.
+    The second is 0 where its sum overflows, as squares then do too: the row's normal form is 0. ``statistics`` are results that
+    nobody but the backward sees.
     """
     again = [n for n in graph.nodes() if (x := _mean_of(n)) is not None and _is_centred(x)]
+    again = [n for n in again if _is_given_back(n, graph, statistics)]
     shifts = [n.args[0].args[0].args[1] for n in again]
     scale = 2.0**32
 
@@ -441,6 +443,24 @@ def keep_means_in_range(b: Builder, graph: Graph) -> Graph:
         return None
 
     return rebuild(b, graph, change)
+
+
+def _is_given_back(residue: Node, graph: Graph, statistics: Collection[str]) -> bool:
+    """Whether a row's mean, and what it missed, are seen in its variance and its normal form alone.
+
+    Whoever saw one of them by itself would miss the digits of small rows, and the NaN of those that have one.
+    """
+    centred = residue.args[0].args[0]
+    mean = centred.args[1]
+    shown = [v for name, v in graph.results.items() if name not in statistics]
+    if any(v is n for v in shown for n in (mean, centred, residue)):
+        return False
+    nodes = list(graph.nodes())
+    both = [residue, *(n for n in nodes if n.op == "neg" and n.args[0] is residue)]
+    squared = any(
+        n.op in ("mul", "fma") and all(any(a is r for r in both) for a in n.args[:2]) for n in nodes
+    )
+    return squared and all(n is centred for n in nodes if any(a is mean for a in n.args))
 
 
 def _mean_of(node: Node) -> Node | None:
