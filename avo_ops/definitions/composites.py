@@ -202,9 +202,7 @@ def binary_cross_entropy_with_logits(x: Tensor, target: Tensor, reduction: str =
             f"but has shape {list(target.shape)}"
         )
     if reduction == "none":
-        return _elements(
-            "binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits, x, target
-        )
+        return _elements("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits, x, target)
     wide, other = _rows("binary_cross_entropy_with_logits", x, target)
     rows = torch.ops.avo.binary_cross_entropy_with_logits_rows(wide, other)
     return _loss("binary_cross_entropy_with_logits", rows, x, target, reduction, wide.numel())

@@ -358,7 +358,7 @@ def _derive(
         {
             **results,
             **split_sums(
-                b, Graph({n: v for n, v in joint.results.items() if n not in results}), known
+                b, Graph({n: v for n, v in joint.results.items() if n not in results}), known, finite=True
             ).results,
         }
     )

@@ -212,11 +212,12 @@ def rebuild(b: Builder, graph: Graph, change: Callable[[Node, tuple[Node, ...]],
     return Graph({name: new[node.index] for name, node in graph.results.items()})
 
 
-def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) -> Graph:
+def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset(), finite: bool = False) -> Graph:
     """Pull factors that do not vary along the columns out of row sums and split sums of terms, where that saves a phase.
 
     sum(f * r) = r * sum(f), sum(f + g) = sum(f) + sum(g), and sum(x - mean(x)) = 0. After it the sums of a norm's
-    backward no longer wait for one another, so they share one pass over the row.
+    backward no longer wait for one another, so they share one pass over the row. The last is NaN in rows that are not finite,
+    unless ``finite`` says that they show it otherwise: in gradients, whose other terms are NaN there.
     """
     for _ in range(8):
         phase = phase_of(graph.nodes(), known)
@@ -227,7 +228,7 @@ def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) ->
         if not late:
             return graph
         target = late[0]
-        total = _sum_of(b, target.args[0])
+        total = _sum_of(b, target.args[0], finite)
         changed = rebuild(b, graph, lambda node, args: total if node is target else None)  # noqa: B023
         if max(phase_of(changed.nodes(), known).values()) > max(phase.values()):
             return graph
@@ -285,13 +286,19 @@ def _terms(
     return [_Term(sign, factors, divisors, value)]
 
 
-def _sum_of(b: Builder, value: Node) -> Node:
+def _sum_of(b: Builder, value: Node, finite: bool) -> Node:
     """The sum of ``value`` over the columns, term by term; a centred term's sum vanishes."""
     total: Node | None = None
     for t in _terms(value):
-        if t.value is not None and _is_centred(t.value):
+        if t.value is None:
+            term = b.size(Span.COLS)
+        elif not _is_centred(t.value):
+            term = b.make("sum", t.value, attr=Span.COLS)
+        elif finite:
             continue
-        term = b.make("sum", t.value, attr=Span.COLS) if t.value is not None else b.size(Span.COLS)
+        else:
+            mean = t.value.args[1]
+            term = b.make("sub", mean, mean)
         for factor in t.factors:
             term = b.make("mul", term, factor)
         for divisor in t.divisors:
