@@ -322,7 +322,7 @@ def bce_logits(x, y):
     return F.binary_cross_entropy_with_logits(x, torch.sigmoid(y))
 
 
-@add(TWO, torch_parts=True)
+@add(TWO)
 def kl_div(x, y):
     return F.kl_div(F.log_softmax(x, -1), torch.softmax(y, -1), reduction="batchmean")
 
@@ -803,7 +803,7 @@ def floor_division(x, y):
 
 @add(ONE)
 def without_nan(x):
-    y = torch.where(x > 1, x / 0, x)
+    y = torch.where(x > 1, math.inf, x)
     return torch.nan_to_num(y - y, nan=2.0) + torch.isfinite(y) * x + torch.isinf(y), torch.xlogy(
         x, x.abs() + 1
     )

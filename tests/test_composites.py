@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import Any
 
 import pytest
@@ -109,6 +110,46 @@ def test_transforms() -> None:
     seeds = torch.randint(2**62, (3, 6, 1))
     batched = torch.func.vmap(torch.ops.avo.dropout_rows)(x, seeds)
     assert torch.equal(batched, torch.ops.avo.dropout_rows(x, seeds))
+
+
+@pytest.mark.parametrize("randomness", ["same", "different", "error"])
+def test_vmap_draws_as_it_is_told(randomness: str) -> None:
+    avo, x = torch.ops.avo, torch.ones(4, 40)
+    for function in (
+        avo.dropout,
+        lambda x: avo.bias_dropout_add(x, x * 0.5, x),
+        lambda x: avo.dropout_add_layer_norm(x, x, [40])[1],
+        lambda x: avo.dropout_add_rms_norm(x, x, [40])[1],
+    ):
+        batched = torch.func.vmap(function, randomness=randomness)
+        if randomness == "error":
+            with pytest.raises(RuntimeError, match="randomness error mode"):
+                batched(x)
+        else:
+            y = batched(x)
+            assert torch.equal(y, y[:1].expand(4, 40)) == (randomness == "same")
+
+
+def test_losses_of_mixed_dtypes() -> None:
+    """The dtype is that to which both promote, with and without a reduction, and each gradient has its tensor's."""
+    names = ["mse_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div", "jsd"]
+    x, target = torch.randn(4, 5, requires_grad=True), torch.rand(4, 5).bfloat16().requires_grad_()
+    for name in names:
+        for a, b in ((x, target), (target, x.detach().sigmoid().requires_grad_())):
+            for reduction in ("none", "sum"):
+                loss = getattr(torch.ops.avo, name)(a, b, reduction)
+                assert loss.dtype == torch.float32, (name, reduction)
+                for gradient, t in zip(torch.autograd.grad(loss.sum(), (a, b)), (a, b), strict=True):
+                    assert gradient.dtype == t.dtype
+
+
+def test_losses_of_shapes_that_do_not_fit() -> None:
+    x, target = torch.randn(4, 5), torch.rand(4)
+    for name in ("mse_loss", "huber_loss", "kl_div", "jsd"):
+        for reduction in ("none", "sum"):
+            message = rf"{name}: target must have shape \[4, 5\] \(that of x\) or broadcast to it, but has shape \[4\]"
+            with pytest.raises(RuntimeError, match=message):
+                getattr(torch.ops.avo, name)(x, target, reduction)
 
 
 # ---- cross entropy ----
@@ -378,9 +419,35 @@ def test_mixed_dtypes_and_refusals_of_dropout_and_norm() -> None:
         ((x, residual, []), r"normalized_shape must have at least 1 entry, but is \[\]"),
         ((x, residual, [40], torch.ones(39)), r"weight must have shape \[40\] \(normalized_shape\)"),
         ((x, residual, [40], None, torch.ones(40, 1)), r"bias must have shape \[40\] \(normalized_shape\)"),
+        ((x, residual[:5], [40]), r"residual must have shape \[6, 40\] \(that of x\) or broadcast to it"),
     ):
         with pytest.raises(RuntimeError, match=f"dropout_add_layer_norm: {message}"):
             op(*arguments)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_sums_after_dropout_broadcast(training: bool) -> None:
+    """x or the residual may be the smaller; the dtype is that of x, in evaluation as in training."""
+    op = torch.ops.avo.bias_dropout_add
+    for shape, other in (((1, 40), (6, 40)), ((40,), (6, 40)), ((6, 1), (6, 40)), ((6, 40), (40,)), ((), ())):
+        x, residual = torch.ones(shape, requires_grad=True), torch.zeros(other, requires_grad=True)
+        y = op(x, None, residual, 0.5, training)
+        assert y.shape == torch.broadcast_shapes(shape, other)
+        gx, gr = torch.autograd.grad(y.sum(), (x, residual))
+        torch.testing.assert_close(gx, y.detach().sum_to_size(shape))  # x is 1: what is left of it
+        assert torch.equal(gr, torch.ones(y.shape).sum_to_size(other))
+    x, residual, bias = torch.randn(6, 40), torch.randn(6, 40), torch.randn(40)
+    for dtypes in itertools.product((torch.float32, torch.bfloat16, torch.float64), repeat=3):
+        a, b, c = (t.to(dtype) for t, dtype in zip((x, bias, residual), dtypes, strict=True))
+        assert op(a, b, c, 0.5, training).dtype == dtypes[0]
+    for b, message in (
+        (torch.ones(39), r"bias must have shape \[40\] \(the last dimension of x\), but has shape \[39\]"),
+        (torch.ones(6, 40), r"bias must have shape \[40\]"),
+    ):
+        with pytest.raises(RuntimeError, match=f"bias_dropout_add: {message}"):
+            op(x, b, residual, 0.5, training)
+    with pytest.raises(RuntimeError, match=r"dropout_add: residual must have shape \[6, 40\] \(that of x\)"):
+        torch.ops.avo.dropout_add(x, residual[:5], 0.5, training)
 
 
 @pytest.mark.parametrize("name", ["layer", "rms"])

@@ -152,6 +152,36 @@ def test_targets_and_names() -> None:
     assert said[0].calls[0].reason.startswith("a torch.func transform")
 
 
+def test_operators_made_of_others() -> None:
+    """By the calls that they make, which are those that run; nothing is drawn or computed."""
+    x = torch.randn(6, 40, requires_grad=True)
+    state = torch.get_rng_state()
+    for name, arguments in (
+        ("mse_loss", (x, x.detach() * 2)),
+        ("jsd", (x.log_softmax(-1), x.detach().log_softmax(-1))),
+        ("cross_entropy", (x, torch.arange(6))),
+        ("bias_dropout_add", (x, None, x.detach()[0])),
+        ("dropout_add_layer_norm", (x, x, [40])),
+    ):
+        avo_ops.reset_stats()
+        found = avo_ops.explain(getattr(torch.ops.avo, name), *arguments)
+        assert not avo_ops.stats() and torch.equal(state, torch.get_rng_state())
+        assert found.saved and len(found.calls) == 2 and name in str(found)
+        out = getattr(torch.ops.avo, name)(*arguments)
+        torch.autograd.grad((out[0] if isinstance(out, tuple) else out).sum(), x)
+        assert {f"{c.op} / {c.path}" for c in found.calls} == set(avo_ops.stats())
+        torch.set_rng_state(state)
+    on_meta = torch.empty(6, 40, device="meta")
+    (call,) = avo_ops.explain("dropout", on_meta, on="sm_90").calls
+    assert call.op == "avo::dropout_rows" and call.path == "cuda" and call.kernels
+    (call,) = avo_ops.explain("dropout", x, training=False).calls
+    assert call.path == "definition" and "torch's own operations" in call.reason
+    with pytest.raises(ValueError, match="kl_div: missing a required argument: 'target'"):
+        avo_ops.explain("kl_div", x)
+    with pytest.raises(RuntimeError, match="jsd: target must have shape"):
+        avo_ops.explain("jsd", x, x[:3])
+
+
 def test_stats_are_readable_and_by_op() -> None:
     avo_ops.reset_stats()
     assert str(avo_ops.stats()) == "no calls of avo_ops operators"

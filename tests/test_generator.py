@@ -869,9 +869,17 @@ def test_split_sums_by_hand() -> None:
     mean = b.make("div", first, b.size(Span.COLS))
     other = b.make("sum", b.load("z", Span.BOTH), attr=Span.COLS)
     graph = Graph({"b": b.make("sum", b.make("mul", b.make("sub", x, mean), other), attr=Span.COLS)})
-    vanished = split_sums(b, graph, frozenset({mean.index})).results["b"]
+    vanished = split_sums(b, graph, frozenset({mean.index}), finite=True).results["b"]
     assert vanished.op == "const" and vanished.attr == 0.0
     assert float(evaluate(graph, values, M, N)["b"].abs().max()) < 1e-13
+    # But not in a row that is not finite, nor where the factor is not.
+    split = split_sums(b, graph, frozenset({mean.index}))
+    assert not any(n.op == "sum" and n.args[0] is graph.results["b"].args[0] for n in split.nodes())
+    for name, value in (("x", torch.nan), ("x", torch.inf), ("z", torch.nan)):
+        special = {**values, name: values[name].clone()}
+        special[name][0, 0] = value
+        found = evaluate(split, special, M, N)["b"]
+        assert found[0].isnan() and not found[1:].any(), (name, value)
     squares = Graph({"a": b.make("sum", b.make("exp", b.make("sub", x, first)), attr=Span.COLS)})
     assert split_sums(b, squares) is squares, "a sum that does not split stays"
 
@@ -940,8 +948,11 @@ def test_means_stay_in_range() -> None:
         return b.make("div", b.make("sum", v, attr=Span.COLS), b.size(Span.COLS))
 
     centred = b.make("sub", x, mean(x))
-    graph = Graph({"m": mean(x), "r": mean(centred)})
-    held = keep_means_in_range(b, graph)
+    residue = mean(centred)
+    squares, square = mean(b.make("mul", centred, centred)), b.make("mul", residue, residue)
+    variance = {"v": b.make("sub", squares, square)}
+    graph = Graph({"m": mean(x), "r": residue, **variance})
+    held = keep_means_in_range(b, graph, {"m", "r"})
     values = {"x": torch.full((2, 8), 3e38)}
     assert evaluate(graph, values, 2, 8)["m"].isinf().all()
     assert evaluate(held, values, 2, 8)["m"].isfinite().all()
@@ -949,6 +960,18 @@ def test_means_stay_in_range() -> None:
     assert evaluate(held, huge, 1, 8)["r"].isfinite().all()
     alone = Graph({"m": mean(x)})
     assert keep_means_in_range(b, alone).results == alone.results, "nothing would give back what it loses"
+    for seen in (
+        {"r": residue},
+        {"r": residue, **variance},
+        {"m": mean(x), **variance},
+        {"c": centred, **variance},
+        {"y": b.make("sub", centred, residue)},
+        {"y": b.make("mul", mean(x), x), **variance},
+    ):
+        by_itself = Graph(seen)
+        assert keep_means_in_range(b, by_itself).results == by_itself.results, tuple(seen)
+    folded = Graph({"v": b.make("fma", b.make("neg", residue), residue, squares)})
+    assert keep_means_in_range(b, folded).results != folded.results
 
 
 # ---- plans ----

@@ -316,6 +316,15 @@ def test_autocast_where_torch_computes_in_float32(monkeypatch):
     assert layer(x).dtype == torch.bfloat16 and fused.add_norm(layer, x, x)[0].dtype == torch.bfloat16
 
 
+@losses
+def test_losses_on_meta(name):
+    """Which has no autocast to ask for."""
+    a, b = (loss.to("meta") for loss in loss_pair(name))
+    x, target = (t.to("meta") for t in loss_data(name))
+    want, got = a(x, target), b(x, target)
+    assert got.device.type == "meta" and got.shape == want.shape and got.dtype == want.dtype
+
+
 def test_calls_of_losses_that_are_left_to_torch(monkeypatch):
     monkeypatch.setattr(modules, "call", lambda *_: pytest.fail("called an operator"))
     x = torch.randn(4, 5)

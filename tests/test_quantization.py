@@ -143,6 +143,20 @@ def test_scale_of_a_row(dtype: str, way: Way) -> None:
         assert (off <= step * (1 + 1e-5)).all()
 
 
+@pytest.mark.parametrize("dtype", LARGEST)
+def test_scale_of_a_row_of_nothing(dtype: str) -> None:
+    """It is that of a row of zeros."""
+    least = avo.quantize_rows(torch.zeros(3, 4), dtype)[1]
+    for m in (3, 0):
+        x = torch.empty(m, 0)
+        for q, scale, *_ in (
+            avo.quantize_rows(x, dtype), avo.swiglu_packed_quantize_rows(x, dtype),
+            avo.rms_norm_quantize_rows(x, [0], dtype=dtype), avo.add_rms_norm_quantize_rows(x, x, [0], dtype=dtype),
+        ):  # fmt: skip
+            assert q.shape == (m, 0) and q.dtype == getattr(torch, dtype) and torch.equal(scale, least[:m])
+            assert avo.dequantize_rows(q, scale).shape == (m, 0)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_infinities_with_a_given_scale(device: str) -> None:
     x = torch.tensor([float("inf"), -float("inf"), float("nan"), 1e38, -1e38], device=device)

@@ -144,10 +144,33 @@ CROSS_ENTROPY = Composite(
 # ---- losses of two tensors alike --------------------------------------------------------------------------------
 
 
-def _rows(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _in_one_shape(name: str, x: Tensor, other: Tensor, what: str) -> tuple[Tensor, Tensor]:
+    """Two tensors that broadcast; ``what`` is the name of the second argument."""
+    if x.shape == other.shape:
+        return x, other
+    try:
+        x, other = torch.broadcast_tensors(x, other)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        raise RuntimeError(
+            f"{name}: {what} must have shape {list(x.shape)} (that of x) or broadcast to it, but has shape {list(other.shape)}"
+        ) from None
+    return x, other
+
+
+def _rows(name: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The two tensors in one shape, of at least one dim."""
-    x, target = torch.broadcast_tensors(x, target)  # type: ignore[no-untyped-call]
+    x, target = _in_one_shape(name, x, target, "target")
     return (x, target) if x.dim() else (x.reshape(1), target.reshape(1))
+
+
+def _elements(name: str, function: Callable[..., Tensor], x: Tensor, target: Tensor, **kwargs: Any) -> Tensor:
+    """A loss that nothing is to be reduced of, by torch's own, which is one kernel.
+
+    In the dtype to which both promote: torch takes that of one of them, and some of its losses have no gradient then.
+    """
+    x, target = _in_one_shape(name, x, target, "target")
+    dtype = torch.promote_types(x.dtype, target.dtype)
+    return function(x.to(dtype), target.to(dtype), reduction="none", **kwargs)
 
 
 def _loss(name: str, rows: Tensor, x: Tensor, target: Tensor, reduction: str, count: int) -> Tensor:
@@ -155,11 +178,9 @@ def _loss(name: str, rows: Tensor, x: Tensor, target: Tensor, reduction: str, co
 
 
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    if reduction == "none":  # torch's own is one kernel
-        return F.mse_loss(*_rows(x, target), reduction="none").reshape(
-            torch.broadcast_shapes(x.shape, target.shape)
-        )
-    wide, other = _rows(x, target)
+    if reduction == "none":
+        return _elements("mse_loss", F.mse_loss, x, target)
+    wide, other = _rows("mse_loss", x, target)
     return _loss("mse_loss", torch.ops.avo.mse_loss_rows(wide, other), x, target, reduction, wide.numel())
 
 
@@ -167,8 +188,8 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     if delta <= 0:
         raise RuntimeError(f"huber_loss: delta must be positive, but is {delta}")
     if reduction == "none":
-        return F.huber_loss(x, target, "none", delta)
-    wide, other = _rows(x, target)
+        return _elements("huber_loss", F.huber_loss, x, target, delta=delta)
+    wide, other = _rows("huber_loss", x, target)
     return _loss(
         "huber_loss", torch.ops.avo.huber_loss_rows(wide, other, delta), x, target, reduction, wide.numel()
     )
@@ -181,8 +202,8 @@ def binary_cross_entropy_with_logits(x: Tensor, target: Tensor, reduction: str =
             f"but has shape {list(target.shape)}"
         )
     if reduction == "none":
-        return F.binary_cross_entropy_with_logits(x, target, reduction="none")
-    wide, other = _rows(x, target)
+        return _elements("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits, x, target)
+    wide, other = _rows("binary_cross_entropy_with_logits", x, target)
     rows = torch.ops.avo.binary_cross_entropy_with_logits_rows(wide, other)
     return _loss("binary_cross_entropy_with_logits", rows, x, target, reduction, wide.numel())
 
@@ -202,9 +223,10 @@ def _divergence(
         )
     dtype = torch.promote_types(x.dtype, target.dtype)
     if reduction == "none":
+        x, target = _in_one_shape(name, x, target, "target")
         compute = torch.promote_types(dtype, torch.float32)
         return elements(x.to(compute), target.to(compute)).to(dtype)
-    wide, other = _rows(x, target)
+    wide, other = _rows(name, x, target)
     count = wide.numel()
     if reduction == "batchmean":
         reduction, count = "mean", x.shape[0] if x.dim() else 1
@@ -213,7 +235,7 @@ def _divergence(
 
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     if reduction == "none" and not log_target:
-        return F.kl_div(x, target, reduction="none")
+        return _elements("kl_div", F.kl_div, x, target)
     kind = "yes" if log_target else "no"
     return _divergence(
         "kl_div", x, target, reduction, lambda x, t: torch.ops.avo.kl_div_rows(x, t, kind), kl_elements
@@ -230,7 +252,7 @@ def jsd(x: Tensor, target: Tensor, reduction: str = "batchmean", beta: float = 0
     if not 0.0 <= beta <= 1.0:
         raise RuntimeError(f"jsd: beta must be in [0, 1], but is {beta}")
     # Over beta (1 - beta), it goes to KL(target, x) as beta goes to 0, and to KL(x, target) as it goes to 1.
-    x, target = torch.broadcast_tensors(x, target)  # type: ignore[no-untyped-call]
+    x, target = _in_one_shape("jsd", x, target, "target")
     if beta in (0.0, 1.0):
         pair = (target, x) if beta else (x, target)
         return _divergence(
@@ -440,14 +462,27 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def bias_dropout_add(
     x: Tensor, bias: Tensor | None, residual: Tensor, p: float = 0.5, training: bool = True
 ) -> Tensor:
-    _check_p("bias_dropout_add", p)
-    if not training or p == 0.0:
-        return residual + (x if bias is None else x + bias)
-    return torch.ops.avo.bias_dropout_add_rows(x, residual, _seeds(x), bias, p)
+    return _dropout_add("bias_dropout_add", x, bias, residual, p, training)
 
 
 def dropout_add(x: Tensor, residual: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    return bias_dropout_add(x, None, residual, p, training)
+    return _dropout_add("dropout_add", x, None, residual, p, training)
+
+
+def _dropout_add(
+    name: str, x: Tensor, bias: Tensor | None, residual: Tensor, p: float, training: bool
+) -> Tensor:
+    _check_p(name, p)
+    x, residual = _in_one_shape(name, x, residual, "residual")
+    if bias is not None and bias.shape != x.shape[-1:]:
+        raise RuntimeError(
+            f"{name}: bias must have shape {list(x.shape[-1:])} (the last dimension of x), but has shape {list(bias.shape)}"
+        )
+    if not training or p == 0.0:
+        return (residual + (x if bias is None else x + bias)).to(x.dtype)
+    if not x.dim():
+        return _dropout_add(name, x.reshape(1), bias, residual.reshape(1), p, training).reshape(())
+    return torch.ops.avo.bias_dropout_add_rows(x, residual, _seeds(x), bias, p)
 
 
 def _flat(
@@ -475,8 +510,7 @@ def _flat_rows(
             f"{name}: normalized_shape must be the last dimensions of x, whose shape is {list(x.shape)}, but is "
             f"{list(normalized_shape)}"
         )
-    if x.shape != residual.shape:
-        x, residual = torch.broadcast_tensors(x, residual)  # type: ignore[no-untyped-call]
+    x, residual = _in_one_shape(name, x, residual, "residual")
     return (x, residual) if count == 1 else (x.flatten(-count), residual.flatten(-count))
 
 

@@ -303,7 +303,7 @@ class _Partition:
             return False
         region = _Region(len(self.regions))
         join = self._join(region, node, inputs)
-        if join is None:
+        if join is None or not any(map(_varies, [join.axes, *join.loads.values()])):  # or it is one number
             return False
         self.regions.append(region)
         self._add(region, node, join)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -358,7 +358,7 @@ def _derive(
         {
             **results,
             **split_sums(
-                b, Graph({n: v for n, v in joint.results.items() if n not in results}), known
+                b, Graph({n: v for n, v in joint.results.items() if n not in results}), known, finite=True
             ).results,
         }
     )
@@ -401,13 +401,22 @@ def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Gra
     return rebuild(b, joint, change)
 
 
-def _case_graph(b: Builder, results: dict[str, Node], narrow: dict[str, str] | None = None) -> Graph:
-    """The graph of one case. ``narrow``: its loads and results of 8 bits; a result is rounded where it is stored."""
+def _case_graph(
+    b: Builder,
+    results: dict[str, Node],
+    narrow: dict[str, str] | None = None,
+    statistics: Collection[str] = (),
+) -> Graph:
+    """The graph of one case.
+
+    ``narrow``: its loads and results of 8 bits; a result is rounded where it is stored. ``statistics``: results that are none of
+    the author's.
+    """
     narrow = narrow or {}
     rounded = {n for n, v in results.items() if n in narrow and v.op == f"round_{narrow[n]}"}
     results = {n: v.args[0] if n in rounded else v for n, v in results.items()}
     graph = contract(b, regroup_powers(b, split_sums(b, Graph(results))))
-    graph = keep_means_in_range(b, graph)
+    graph = keep_means_in_range(b, graph, statistics)
     there = {*graph.results, *(n.attr for n in graph.nodes() if n.op == "load")}
     graph = Graph(graph.results, {n: short for n, short in narrow.items() if n in there})
     verify(graph)
@@ -550,7 +559,9 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
         own = {
             s: named.get(s, d.builder.const(0.0)) for s in statistics
         }  # 0 where this pattern does without it
-        graph = _case_graph(d.builder, {**d.forward.results, **own}, _narrow_of(arguments, pattern, dtype_of))
+        graph = _case_graph(
+            d.builder, {**d.forward.results, **own}, _narrow_of(arguments, pattern, dtype_of), own
+        )
         name = f"{record.name}_forward{pattern.suffix(record)}"
         key = _select_key(arguments, pattern)
         public_cases.append(Case(key, name, graph, (True,) * len(returns)))

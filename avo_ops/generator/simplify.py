@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from .ir import PRIMITIVES, Builder, Graph, Node, Span, is_const, uses
@@ -212,11 +212,12 @@ def rebuild(b: Builder, graph: Graph, change: Callable[[Node, tuple[Node, ...]],
     return Graph({name: new[node.index] for name, node in graph.results.items()})
 
 
-def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) -> Graph:
+def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset(), finite: bool = False) -> Graph:
     """Pull factors that do not vary along the columns out of row sums and split sums of terms, where that saves a phase.
 
     sum(f * r) = r * sum(f), sum(f + g) = sum(f) + sum(g), and sum(x - mean(x)) = 0. After it the sums of a norm's
-    backward no longer wait for one another, so they share one pass over the row.
+    backward no longer wait for one another, so they share one pass over the row. The last is NaN in rows that are not finite,
+    unless ``finite`` says that they show it otherwise: in gradients, whose other terms are NaN there.
     """
     for _ in range(8):
         phase = phase_of(graph.nodes(), known)
@@ -227,7 +228,7 @@ def split_sums(b: Builder, graph: Graph, known: frozenset[int] = frozenset()) ->
         if not late:
             return graph
         target = late[0]
-        total = _sum_of(b, target.args[0])
+        total = _sum_of(b, target.args[0], finite)
         changed = rebuild(b, graph, lambda node, args: total if node is target else None)  # noqa: B023
         if max(phase_of(changed.nodes(), known).values()) > max(phase.values()):
             return graph
@@ -285,13 +286,19 @@ def _terms(
     return [_Term(sign, factors, divisors, value)]
 
 
-def _sum_of(b: Builder, value: Node) -> Node:
+def _sum_of(b: Builder, value: Node, finite: bool) -> Node:
     """The sum of ``value`` over the columns, term by term; a centred term's sum vanishes."""
     total: Node | None = None
     for t in _terms(value):
-        if t.value is not None and _is_centred(t.value):
+        if t.value is None:
+            term = b.size(Span.COLS)
+        elif not _is_centred(t.value):
+            term = b.make("sum", t.value, attr=Span.COLS)
+        elif finite:
             continue
-        term = b.make("sum", t.value, attr=Span.COLS) if t.value is not None else b.size(Span.COLS)
+        else:
+            mean = t.value.args[1]
+            term = b.make("sub", mean, mean)
         for factor in t.factors:
             term = b.make("mul", term, factor)
         for divisor in t.divisors:
@@ -413,13 +420,15 @@ def contract(b: Builder, graph: Graph) -> Graph:
     return rebuild(b, graph, change)
 
 
-def keep_means_in_range(b: Builder, graph: Graph) -> Graph:
+def keep_means_in_range(b: Builder, graph: Graph, statistics: Collection[str] = ()) -> Graph:
     """A mean that is no more than a shift, for what it misses a second mean gives back, as sums that do not overflow.
 
     The terms of the first are divided by a power of two, which is exact but for the smallest: the second mean makes up for these.
-    The second is 0 where its sum overflows, as squares then do too: the row's normal form is 0.
+    The second is 0 where its sum overflows, as squares then do too: the row's normal form is 0. ``statistics`` are results that
+    nobody but the backward sees.
     """
     again = [n for n in graph.nodes() if (x := _mean_of(n)) is not None and _is_centred(x)]
+    again = [n for n in again if _is_given_back(n, graph, statistics)]
     shifts = [n.args[0].args[0].args[1] for n in again]
     scale = 2.0**32
 
@@ -441,6 +450,24 @@ def keep_means_in_range(b: Builder, graph: Graph) -> Graph:
         return None
 
     return rebuild(b, graph, change)
+
+
+def _is_given_back(residue: Node, graph: Graph, statistics: Collection[str]) -> bool:
+    """Whether a row's mean, and what it missed, are seen in its variance and its normal form alone.
+
+    Whoever saw one of them by itself would miss the digits of small rows, and the NaN of those that have one.
+    """
+    centred = residue.args[0].args[0]
+    mean = centred.args[1]
+    shown = [v for name, v in graph.results.items() if name not in statistics]
+    if any(v is n for v in shown for n in (mean, centred, residue)):
+        return False
+    nodes = list(graph.nodes())
+    both = [residue, *(n for n in nodes if n.op == "neg" and n.args[0] is residue)]
+    squared = any(
+        n.op in ("mul", "fma") and all(any(a is r for r in both) for a in n.args[:2]) for n in nodes
+    )
+    return squared and all(n is centred for n in nodes if any(a is mean for a in n.args))
 
 
 def _mean_of(node: Node) -> Node | None:

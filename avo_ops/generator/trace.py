@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx.traceback as fx_traceback
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._dispatch.python import enable_python_dispatcher
 from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -274,8 +275,12 @@ def graph_of(
     inputs: Sequence[torch.Tensor],
     table: Mapping[Any, Callable[..., Any]],
 ) -> torch.fx.GraphModule:
-    """The ATen graph of a function of fake tensors. Mutations of temporaries become functions."""
-    with mode, fx_traceback.preserve_node_meta():
+    """The ATen graph of a function of fake tensors. Mutations of temporaries become functions.
+
+    functionalize runs each operation in place once more on meta tensors of symbolic sizes, for which only the Python
+    dispatcher finds kernels of all operations; make_fx switches it on by itself where it makes the fake tensors.
+    """
+    with mode, enable_python_dispatcher(), fx_traceback.preserve_node_meta():
         functional = functionalize(function, remove="mutations")
         return make_fx(functional, tracing_mode="real", decomposition_table=dict(table))(*inputs)
 

@@ -15,7 +15,7 @@ from . import native_library
 from .accelerator import direct_call
 from .counters import note_definition, note_empty, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
-from .explain import Explanation, explain, remember, size_text
+from .explain import Explanation, explain, remember, remember_composite, size_text
 from .plan import generated_folder, operator_from_json
 from .register import register_composite, register_operator
 from .store import Compiler, KernelStore, default_cache_folder
@@ -83,6 +83,7 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
         remember(NAMESPACE, operator)
     for composite in COMPOSITES:
         register_composite(library, composite)
+        remember_composite(NAMESPACE, composite)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
     _stores[:] = [store, emulator_store]

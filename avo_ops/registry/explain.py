@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, SupportsIndex
 
 import torch
+from torch.overrides import TorchFunctionMode
 
+from ..definitions.composites import Composite
 from . import native_library
 from .layout import space_of
 from .native import SHORT_NAMES, CudaTarget, TensorSpec
@@ -26,12 +29,18 @@ _UNALIGNED = {
 }
 
 _operators: dict[str, tuple[Operator, Op]] = {}
+_composites: dict[str, Composite] = {}
 
 
 def remember(namespace: str, operator: Operator) -> None:
     """Make the ops of an operator known to :func:`explain`."""
     for op in operator.ops:
         _operators[f"{namespace}::{op.name}"] = (operator, op)
+
+
+def remember_composite(namespace: str, composite: Composite) -> None:
+    """Make an operator that calls others known to :func:`explain`."""
+    _composites[f"{namespace}::{composite.name}"] = composite
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ class Call:
 class Explanation:
     """The calls that one call of an operator makes: itself, and where a gradient is wanted its backward.
 
-    ``saved``: what is kept for the backward, with its size in bytes.
+    Of an operator that is made of others: those that it calls. ``saved``: what is kept for the backward, with its size in bytes.
     """
 
     calls: tuple[Call, ...]
@@ -139,7 +148,8 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
     """The path that a call takes, as an object to print; nothing is computed.
 
     Args:
-        op: "gelu", "avo::gelu", ``torch.ops.avo.gelu`` or an overload of it; the ``_forward`` and ``_backward`` ops too.
+        op: "gelu", "avo::gelu", ``torch.ops.avo.gelu`` or an overload of it; the ``_forward`` and ``_backward`` ops too. Of one
+            that is made of others (``mse_loss``), the calls of these are explained; not what torch does around them.
         args, kwargs: the arguments of the call. Tensors on the meta device and fake tensors will do: of a tensor only its
             dtype, shape, strides and address count. The incoming gradients of a backward are taken to lie as the results.
         on: "cpu", or a GPU as "sm_90", whether or not it is there; by default where the tensors are.
@@ -149,6 +159,8 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
         RuntimeError: the call would be refused; with the message that it would have.
     """
     name = _name_of(op)
+    if name in _composites:
+        return _of_composite(name, args, kwargs, on)
     entry, found = _operators[name]
     values = _plain(name, _bound(found, args, kwargs))
     space_of(found, values)
@@ -189,6 +201,49 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
     return Explanation((first, second), sizes)
 
 
+class _Calls(TorchFunctionMode):
+    """Explains the calls of operators."""
+
+    def __init__(self, on: str | CudaTarget | None) -> None:
+        super().__init__()
+        self.on = on
+        self.explained: list[Explanation] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, torch._ops.OpOverloadPacket) and func._qualified_op_name in _operators:
+            self.explained.append(explain(func, *args, on=self.on, **kwargs))
+        return func(*args, **kwargs)
+
+
+def _of_composite(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], on: str | CudaTarget | None
+) -> Explanation:
+    """What a call is made of, by making it with tensors that have no values."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # torch imports it when it is needed
+
+    function = _composites[name].function
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ValueError(f"{name.partition('::')[2]}: {error}") from None
+    tensors = [v for v in bound.arguments.values() if isinstance(v, Tensor)]
+    fakes = [t.fake_mode for t in tensors if isinstance(t, FakeTensor)]
+    mode = fakes[0] if fakes else FakeTensorMode(allow_non_fake_inputs=True)
+    for key, value in bound.arguments.items():
+        if isinstance(value, Tensor) and not isinstance(value, FakeTensor):
+            bound.arguments[key] = mode.from_tensor(value)
+    calls = _Calls(on)
+    with mode, calls:
+        function(*bound.args, **bound.kwargs)
+    if not calls.explained:
+        where = str(tensors[0].device) if on is None else str(on)
+        return Explanation((Call(name, where, "definition", "torch's own operations do all of this call"),))
+    saved = [e.saved for e in calls.explained if e.saved is not None]
+    merged = {k: v for one in saved for k, v in one.items()} if saved else None
+    return Explanation(tuple(c for e in calls.explained for c in e.calls), merged)
+
+
 def _name_of(op: Any) -> str:
     if isinstance(op, torch._ops.OpOverload):
         name = op._schema.name
@@ -196,8 +251,9 @@ def _name_of(op: Any) -> str:
         name = op._qualified_op_name
     else:
         name = str(op) if "::" in str(op) else f"avo::{op}"
-    if name not in _operators:
-        raise ValueError(f"there is no operator {name}; there are {', '.join(sorted(_operators))}")
+    if name not in _operators and name not in _composites:
+        known = sorted({*_operators, *_composites})
+        raise ValueError(f"there is no operator {name}; there are {', '.join(known)}")
     return name
 
 

@@ -19,6 +19,9 @@ from .sharding import register_sharding
 # Makes torch.compile take the op as it is instead of warning about unknown ops.
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 
+# The keys of vmap, and of torch.autograd.grad(is_grads_batched=True).
+_BATCHED = ("FuncTorchBatched", "Batched")
+
 DIFFERENTIATED = "this gradient is differentiated in its turn"
 BY_DEFINITION = "a gradient is wanted, which torch derives from the definition"
 
@@ -68,6 +71,9 @@ def register_composite(library: torch.library.Library, composite: Composite) -> 
     """Define an operator that calls others: torch differentiates, batches and compiles through it."""
     library.define(f"{composite.name}{composite.schema}", tags=_TAGS)  # type: ignore[no-untyped-call]
     library.impl(composite.name, composite.function, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
+    # Else vmap would call it for one sample after the other, and each would draw its seeds whatever ``randomness`` says.
+    for key in _BATCHED:
+        library.impl(composite.name, composite.function, key)  # type: ignore[no-untyped-call]
 
 
 def _define(library: torch.library.Library, op: Op, definition: Definition) -> None:
@@ -79,10 +85,9 @@ def _define(library: torch.library.Library, op: Op, definition: Definition) -> N
         name, definition, "the runtime library has no kernels for this device, or is not loaded"
     )
     library.impl(op.name, elsewhere, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    # As torch's own composites do: the tensors of a vmap stay batched all through the definition. The second key is
-    # that of torch.autograd.grad(is_grads_batched=True).
+    # As torch's own composites do: the tensors of a vmap stay batched all through the definition.
     batched = noted(name, definition, "the call is part of a vmap")
-    for key in ("FuncTorchBatched", "Batched"):
+    for key in _BATCHED:
         library.impl(op.name, batched, key)  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"{library.ns}::{op.name}", _fake(op), lib=library)
 
