@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import plan_file
-from . import nvrtc
+from . import lists, nvrtc
 
 PACKAGE = Path(__file__).resolve().parent.parent
 CSRC = PACKAGE / "csrc"
@@ -149,6 +149,9 @@ def source_inputs(source: str, arch: str) -> list[bytes]:
 def _unit_text(name: str) -> str:
     folder = generated_folder()
     plan = plan_file.load(folder)
+    of_lists = lists.list_of(plan, name)
+    if of_lists is not None:
+        return lists.unit_text(of_lists, name, (folder / lists.source_path(of_lists)).read_text())
     family = name if name in plan["families"] else name.rpartition("__")[0]
     (unit,) = [u for u in units_of(family, plan["families"][family]) if u.name == name]
     return unit.text(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import plan_file
-from . import gcc
+from . import gcc, lists
 from .build import family_source, generated_folder
 
 FLAGS = (
@@ -48,9 +48,14 @@ def limit(widths: Iterable[int] | None = None, dtypes: Iterable[str] | None = No
 
 
 def family_unit(family: str) -> str:
-    """The unit of a family of the catalogue."""
+    """The unit of a family of the catalogue, or of an operator over lists for some dtypes."""
     folder = generated_folder()
-    entry = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)["families"][family]
+    plan = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)
+    of_lists = lists.list_of(plan, family)
+    if of_lists is not None:
+        source = (folder / lists.source_path(of_lists)).read_text()
+        return unit(lists.unit_text(of_lists, family, source), [family])
+    entry = plan["families"][family]
     of_runs = entry["class"] == "runs"
     served = {d: [v for v in rows if _serves(v, d, of_runs)] for d, rows in entry["variants"].items()}
     entry = {**entry, "variants": served}
