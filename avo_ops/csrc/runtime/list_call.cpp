@@ -260,9 +260,8 @@ void run_definition(const ListOverload &overload, ListStack &inputs, StableIValu
   const ListOp &op = *overload.op;
   op.definitions.fetch_add(1, std::memory_order_relaxed);
   inputs.release(); // the dispatcher takes the arguments, also when it fails
-  std::string name = "definition" + (overload.name.empty() ? "" : "_" + overload.name);
-  check_shim(torch_call_dispatcher(op.qualified.c_str(), name.c_str(), stack, TORCH_ABI_VERSION),
-             (op.qualified + "." + name).c_str());
+  check_shim(torch_call_dispatcher(op.definition.c_str(), overload.name.c_str(), stack, TORCH_ABI_VERSION),
+             op.definition.c_str());
 }
 
 } // namespace

@@ -45,6 +45,7 @@ private:
     made->space = in_.word("namespace");
     made->name = in_.word("op");
     made->qualified = made->space + "::" + made->name;
+    made->definition = made->space + "::" + in_.word("definition");
     made->shared = static_cast<int>(in_.integer("shared numbers"));
     if (made->shared < 0 || made->shared > kMaxScalars) in_.error("at most ", kMaxScalars, " shared numbers");
     op_ = made.get();

@@ -2,13 +2,15 @@
 //
 // Its text form, which registry/native.py writes:
 //
-//   lists 1                                            version of this text
-//   op NAMESPACE NAME SHARED                           SHARED: numbers that the elements of a tensor share
-//   arg NAME written | tensors | numbers               a list: of tensors that are written, or read; of one number each
-//   arg NAME float | bool | tensor ABSENT | unless     a number; ABSENT: what None stands for; unless: not 0 skips a
-//   call overload NAME ARG...                               the float arguments that it takes as tensors numbers SYMBOL
-//   / elements SYMBOL BUFFERS           the CPU kernels, in double and of the elements operands ARG... of the elements'
-//   kernel scalars INDEX...                                   of the elements' kernel, among the shared numbers
+//   lists 1                                      version of this text
+//   op NAMESPACE NAME DEFINITION SHARED          the op that is its definition; how many numbers the elements of a
+//   tensor share arg NAME written | tensors | numbers         a list: of tensors that are written, or read; of one
+//   number each arg NAME float | bool | tensor ABSENT        a number; ABSENT: what None stands for arg NAME unless a
+//   number; where it is not 0 nothing is written overload NAME ARG...                         the float arguments that
+//   it takes as tensors numbers SYMBOL                               the CPU kernel of the shared numbers, in double
+//   elements SYMBOL BUFFERS                      that of the elements
+//   operands ARG...                              of the elements' kernel
+//   scalars INDEX...                             of the elements' kernel, among the shared numbers
 #pragma once
 
 #include <functional>
@@ -40,7 +42,7 @@ struct ListKernel {
 };
 
 struct ListOp {
-  std::string space, name, qualified;
+  std::string space, name, qualified, definition; // the last: the op that is its definition
   std::vector<ListArg> args;
   std::vector<int> lists;   // arguments: the operands first, then those of numbers
   std::vector<int> numbers; // arguments: those of one number that kernels take, and last that which skips a call
