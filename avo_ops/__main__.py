@@ -38,7 +38,11 @@ def _generate(args: argparse.Namespace) -> int:
     folder = args.out or build.generated_folder()
     files = generate(CATALOGUE, LISTS).files
     readme = document.readme(folder)
-    table = document.with_table(readme.read_text(), [*CATALOGUE, *COMPOSITES, *LISTS]) if readme.exists() else None
+    table = (
+        document.with_table(readme.read_text(), [*CATALOGUE, *COMPOSITES, *LISTS])
+        if readme.exists()
+        else None
+    )
     if args.check:
         wrong = build.stale(files, folder)
         if table is not None and table != readme.read_text():

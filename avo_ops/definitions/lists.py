@@ -79,6 +79,14 @@ class ListDef:
             found[TENSOR_OVERLOAD + "_".join(self.tensors)] = text
         return found
 
+    @property
+    def definition_name(self) -> str:
+        """The name of the op that runs the definition.
+
+        It is not an overload: torch 2.13 mixes up three that differ in nothing but their names when it unloads them.
+        """
+        return f"{self.name.rstrip('_')}_definition_"
+
     @cached_property
     def step(self) -> OpDef:
         """The record of one tensor's step, from which the kernels come: every number is a float argument."""
@@ -132,5 +140,3 @@ def _number(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach().reshape(()).to(torch.float64)
     return torch.full((), float(value), dtype=torch.float64, device=like.device)
-
-

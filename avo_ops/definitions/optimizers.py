@@ -1,4 +1,4 @@
-"""Steps of optimizers, each stated for one parameter: with scaled gradients, a factor that clips them, a step that may be skipped."""
+"""Steps of optimizers, each stated for one parameter: with scaled gradients, a factor that clips them, steps that may be skipped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from .lists import ListDef
 from .record import Sample, Tensor
 
 # What a schema has for gradients behind the numbers of its formula: as torch's fused optimizers have it, and ``clip``.
-_OF_GRADIENTS = (
-    "bool maximize=False, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor? clip=None"
-)
+_OF_GRADIENTS = "bool maximize=False, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor? clip=None"
 _GIVEN = "g = clip * grad / grad_scale (-g to maximize); nothing changes where found_inf is not 0; "
 
 
@@ -43,7 +41,13 @@ def lion(
 
 
 def sgd(
-    param: Tensor, grad: Tensor, lr: Tensor, weight_decay: Tensor, maximize: Tensor, grad_scale: Tensor, clip: Tensor
+    param: Tensor,
+    grad: Tensor,
+    lr: Tensor,
+    weight_decay: Tensor,
+    maximize: Tensor,
+    grad_scale: Tensor,
+    clip: Tensor,
 ) -> Tensor:
     g = _gradient(grad, maximize, grad_scale, clip) + param * weight_decay
     return param - g * lr

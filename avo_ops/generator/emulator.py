@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import plan_file
-from . import gcc, lists
-from .build import family_source, generated_folder
+from . import gcc
+from .build import family_source, generated_folder, is_of_lists, list_unit_text
 
 FLAGS = (
     "-std=c++17", "-g1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
@@ -51,10 +51,8 @@ def family_unit(family: str) -> str:
     """The unit of a family of the catalogue, or of an operator over lists for some dtypes."""
     folder = generated_folder()
     plan = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)
-    of_lists = lists.list_of(plan, family)
-    if of_lists is not None:
-        source = (folder / lists.source_path(of_lists)).read_text()
-        return unit(lists.unit_text(of_lists, family, source), [family])
+    if is_of_lists(plan, family):
+        return unit(list_unit_text(family, folder), [family])
     entry = plan["families"][family]
     of_runs = entry["class"] == "runs"
     served = {d: [v for v in rows if _serves(v, d, of_runs)] for d, rows in entry["variants"].items()}

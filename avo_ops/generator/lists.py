@@ -56,6 +56,7 @@ def generate_list(record: ListDef) -> GeneratedList:
     operand_of = {v: k for k, v in record.elements.items()} | _results(record)
     entry = {
         "name": record.name,
+        "definition": record.definition_name,
         "overloads": record.overloads,
         "arguments": [_argument(record, a) for a in record.arguments],
         "shared": len(split.shared),
@@ -71,23 +72,6 @@ def generate_list(record: ListDef) -> GeneratedList:
     return GeneratedList(record, entry, _cuda_text(record, split), (numbers, elements))
 
 
-def unit_text(entry: Json, unit: str, source: str) -> str:
-    """The source of a unit: the step, and its kernel for the dtypes that the unit is named after."""
-    dtypes = unit.rpartition("__")[2].split("_")
-    return f"{source}\nAVO_LIST_KERNEL({unit}, {entry['name']}, {', '.join(dtypes)})\n"
-
-
-def list_of(plan: Mapping[str, Any], unit: str) -> Json | None:
-    """The entry of the operator over lists that a unit belongs to, if it is of one."""
-    name = unit.rpartition("__")[0]
-    return next((entry for entry in plan["lists"] if entry["name"] == name), None)
-
-
-def source_path(entry: Json) -> str:
-    """The CUDA source of an operator over lists, in ``generated/``."""
-    return f"cuda/{entry['name']}.cu"
-
-
 def split_step(record: ListDef, graph: Graph) -> Split:
     """Take what does not vary along the elements out of a step."""
     builder, names = Builder(), Names()
@@ -101,7 +85,9 @@ def split_step(record: ListDef, graph: Graph) -> Split:
             return builder.const(node.attr)
         name = next((name for name, other in shared.items() if other is node), None)
         if name is None:
-            name = node.attr if node.op == "scalar" else names.of(node) if node.name else f"shared{len(shared)}"
+            name = (
+                node.attr if node.op == "scalar" else names.of(node) if node.name else f"shared{len(shared)}"
+            )
             shared[name] = node
         value = builder.make("scalar", attr=name)
         return builder.make("ne", value, builder.const(0.0)) if node.is_mask else value
@@ -152,7 +138,9 @@ def _argument(record: ListDef, a: Any) -> Json:
         return {"name": a.name, "kind": "unless"}
     kind = {"float": "float", "bool": "bool", "Optional[Tensor]": "tensor"}.get(str(a.type))
     if kind is None:
-        raise ValueError(f"{record.name}: argument {a.name} has type {a.type}, which operators over lists do not support")
+        raise ValueError(
+            f"{record.name}: argument {a.name} has type {a.type}, which operators over lists do not support"
+        )
     return {"name": a.name, "kind": kind, **({"absent": record.absent[a.name]} if kind == "tensor" else {})}
 
 
@@ -166,7 +154,11 @@ def _numbers_body(split: Split) -> list[str]:
     names = Names({identifier(name) for name in split.given} | {"given", "found"})
     lines, values = Body(names, known, "const C", element=False, approximate="").emit(split.shared.values())
     return [
-        *(f"const C {identifier(name)} = C(given[{i}]);" for i, name in enumerate(split.given) if name in used),
+        *(
+            f"const C {identifier(name)} = C(given[{i}]);"
+            for i, name in enumerate(split.given)
+            if name in used
+        ),
         *lines,
         *(
             f"found[{i}] = {f'{value} ? C(1) : C(0)' if node.is_mask else value};"
@@ -247,8 +239,12 @@ def _element_lines(
             names.reserve(identifier(n.attr))
     known = {n.index: identifier(n.attr) for n in nodes if n.op == "scalar"}
     known |= {n.index: f"C({n.attr}_vec[j])" for n in nodes if n.op == "load"}
-    lines, values = Body(names.scope(), known, "const C", approximate="<A>").emit(split.elements.results.values())
-    out = ["using A = Fine;"] if any(PRIMITIVES[n.op].approximate for n in nodes if n.op in PRIMITIVES) else []
+    lines, values = Body(names.scope(), known, "const C", approximate="<A>").emit(
+        split.elements.results.values()
+    )
+    out = (
+        ["using A = Fine;"] if any(PRIMITIVES[n.op].approximate for n in nodes if n.op in PRIMITIVES) else []
+    )
     out += [f"const C {identifier(name)} = number[{i}];" for i, name in enumerate(split.shared)]
     for name, i in place.items():
         out.append(f"T{i}* const {name}_ptr = reinterpret_cast<T{i}*>(base[{i}]) + first;")

@@ -11,10 +11,11 @@ from .. import plan_file
 from ..definitions.lists import ListDef
 from ..definitions.record import OpDef
 from . import emit_cpu
+from .build import list_source
 from .emit_cpu import CpuKernel
 from .emit_cuda import Emitter, Family
 from .ir import Graph, Span
-from .lists import generate_list, source_path
+from .lists import generate_list
 from .plan import Argument, Case, Op, Plan, make_plan
 
 Json = dict[str, Any]
@@ -69,7 +70,7 @@ def generate(records: Iterable[OpDef], lists: Iterable[ListDef] = ()) -> Generat
         unit = cpu.setdefault(_module_of(of_lists.record), {})
         unit.update({k.symbol: k for k in of_lists.cpu})
         list_entries.append(of_lists.entry)
-        files[source_path(of_lists.entry)] = of_lists.cuda
+        files[list_source(of_lists.record.name)] = of_lists.cuda
     for name, unit in cpu.items():
         files[f"cpu/{name}.cpp"] = emit_cpu.translation_unit(name, list(unit.values()))
     files["cpu/index.cpp"] = emit_cpu.index_unit(list(cpu))

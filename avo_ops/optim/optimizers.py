@@ -43,7 +43,9 @@ class _Optimizer(torch.optim.Optimizer):
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
             if group.get("amsgrad"):
-                raise ValueError(f"{type(self).__name__} has no amsgrad, but a loaded group of parameters asks for it")
+                raise ValueError(
+                    f"{type(self).__name__} has no amsgrad, but a loaded group of parameters asks for it"
+                )
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Load the state of an optimizer of this class or of its twin in torch.
@@ -95,7 +97,9 @@ class _Optimizer(torch.optim.Optimizer):
                 self._update(group, params, [_gradient(p) for p in params], scaling)
         return loss
 
-    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]) -> None:
+    def _update(
+        self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
+    ) -> None:
         """Update parameters of one device."""
         raise NotImplementedError
 
@@ -183,7 +187,9 @@ class AdamW(_Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]) -> None:
+    def _update(
+        self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
+    ) -> None:
         beta1, beta2 = group["betas"]
         torch.ops.avo.adamw_(
             params,
@@ -236,7 +242,9 @@ class Lion(_Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]) -> None:
+    def _update(
+        self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
+    ) -> None:
         beta1, beta2 = group["betas"]
         torch.ops.avo.lion_(
             params,
@@ -298,7 +306,9 @@ class SGD(_Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _update(self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]) -> None:
+    def _update(
+        self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
+    ) -> None:
         settings = {name: group[name] for name in ("lr", "weight_decay", "maximize")} | scaling
         if group["momentum"] == 0:
             torch.ops.avo.sgd_(params, grads, **settings)

@@ -23,14 +23,6 @@ _TAGS = (torch.Tag.pt2_compliant_tag,)
 _ELSEWHERE = "the runtime library has no kernels for this device, or is not loaded"
 
 
-def definition_name(name: str) -> str:
-    """The op that is an operator's definition.
-
-    It is not an overload: torch 2.13 mixes up more than two that differ in nothing but their names when it unloads them.
-    """
-    return f"{name.rstrip('_')}_definition_"
-
-
 def register_list(library: torch.library.Library, entry: Record, record: ListDef) -> None:
     """Define the overloads of one operator and of its definition, with everything but the kernels for CPU and CUDA."""
     call = _Call(entry)
@@ -41,7 +33,7 @@ def register_list(library: torch.library.Library, entry: Record, record: ListDef
 
     for overload, schema in entry["overloads"].items():
         name, by_definition = (
-            one + (f".{overload}" if overload else "") for one in (entry["name"], definition_name(entry["name"]))
+            one + (f".{overload}" if overload else "") for one in (entry["name"], entry["definition"])
         )
         library.define(name + schema, tags=_TAGS)  # type: ignore[no-untyped-call]
         library.define(by_definition + schema, tags=_TAGS)  # type: ignore[no-untyped-call]
@@ -61,12 +53,18 @@ class _Call:
     def __init__(self, entry: Record) -> None:
         self._name = entry["name"]
         arguments = list(enumerate(entry["arguments"]))
-        of_kind = {kind: [(i, a["name"]) for i, a in arguments if a["kind"] == kind] for _, a in arguments for kind in [a["kind"]]}
+        of_kind = {
+            kind: [(i, a["name"]) for i, a in arguments if a["kind"] == kind]
+            for _, a in arguments
+            for kind in [a["kind"]]
+        }
         self._written = of_kind.get("written", [])
         whole = [(i, a["name"]) for i, a in arguments if a["kind"] in ("written", "tensors")]
         self._lists = [*whole, *of_kind.get("numbers", [])]
         self._whole = len(whole)
-        self._numbers = [(i, a["name"]) for i, a in arguments if a["kind"] not in ("written", "tensors", "numbers")]
+        self._numbers = [
+            (i, a["name"]) for i, a in arguments if a["kind"] not in ("written", "tensors", "numbers")
+        ]
 
     def check_only(self, *args: Any, **kwargs: Any) -> None:
         self.check(args, kwargs)
@@ -77,7 +75,9 @@ class _Call:
         first_name = self._lists[0][1]
         for (_, name), tensors in zip(self._lists[1:], lists[1:], strict=True):
             if len(tensors) != len(lists[0]):
-                raise self._error(name, f"must have {len(lists[0])} tensors like {first_name}, but has {len(tensors)}")
+                raise self._error(
+                    name, f"must have {len(lists[0])} tensors like {first_name}, but has {len(tensors)}"
+                )
         for i, tensors in enumerate(zip(*lists, strict=True)):
             for k, ((_, name), tensor) in enumerate(zip(self._lists, tensors, strict=True)):
                 text = f"{name}[{i}]"
@@ -108,7 +108,8 @@ class _Call:
                 for name, i, tensor in self._each_written(args, kwargs):
                     if tensor.requires_grad:
                         raise self._error(
-                            f"{name}[{i}]", "requires grad, and is written in place: call it under torch.no_grad()"
+                            f"{name}[{i}]",
+                            "requires grad, and is written in place: call it under torch.no_grad()",
                         )
             with torch._C._AutoDispatchBelowAutograd():
                 op(*args, **kwargs)
@@ -125,7 +126,9 @@ class _Call:
 
         return run
 
-    def _each_written(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, int, Tensor]]:
+    def _each_written(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Iterator[tuple[str, int, Tensor]]:
         for place, name in self._written:
             for i, tensor in enumerate(_given(args, kwargs, place, name)):
                 yield name, i, tensor
@@ -144,7 +147,9 @@ class _Call:
 
     def _check_device(self, text: str, tensor: Tensor, first: Tensor, first_name: str) -> None:
         if tensor.device != first.device:
-            raise self._error(text, f"must be on {first.device} like {first_name}[0], but is on {tensor.device}")
+            raise self._error(
+                text, f"must be on {first.device} like {first_name}[0], but is on {tensor.device}"
+            )
 
     def _error(self, text: str, message: str) -> RuntimeError:
         return RuntimeError(f"{self._name}: {text} {message}")

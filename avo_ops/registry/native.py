@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from .layout import NAMED
-from .lists import definition_name
 from .store import Frozen
 
 Record = Mapping[str, Any]
@@ -224,7 +223,7 @@ def table_text(operator: Record, families: Mapping[str, Record], namespace: str 
 
 
 def _list_lines(entry: Record, namespace: str) -> Iterable[str]:
-    yield _line("op", namespace, entry["name"], definition_name(entry["name"]), entry["shared"])
+    yield _line("op", namespace, entry["name"], entry["definition"], entry["shared"])
     for arg in entry["arguments"]:
         absent = [repr(arg["absent"])] if arg["kind"] == "tensor" else []
         yield _line("arg", arg["name"], arg["kind"], *absent)
