@@ -6,7 +6,7 @@ tensors, which become kernels of their own class.
 
 from . import activations, bias, dropout, gated, losses, normalization, position, quantization, softmax
 from .composites import COMPOSITES, Composite
-from .lists import ListDef
+from .lists import ListDef, ListReduction, OverLists
 from .optimizers import LISTS
 from .record import FLAT, LAST, Columns, OpDef, Sample, along, groups, trailing
 
@@ -31,7 +31,9 @@ __all__ = [
     "Columns",
     "Composite",
     "ListDef",
+    "ListReduction",
     "OpDef",
+    "OverLists",
     "Sample",
     "along",
     "groups",

@@ -1,10 +1,10 @@
-"""Steps of optimizers, each stated for one parameter: with scaled gradients, a factor that clips them, steps that may be skipped."""
+"""Steps of optimizers, each stated for one parameter: gradients may be scaled and clipped, and a step skipped."""
 
 from __future__ import annotations
 
 import torch
 
-from .lists import ListDef
+from .lists import ListDef, ListReduction, OverLists
 from .record import Sample, Tensor
 
 # What a schema has for gradients behind the numbers of its formula: as torch's fused optimizers have it, and ``clip``.
@@ -150,4 +150,23 @@ SGD_MOMENTUM = ListDef(
     ),
 )
 
-LISTS = (ADAMW, LION, SGD, SGD_MOMENTUM)
+
+def _square(x: Tensor) -> Tensor:
+    return x * x
+
+
+def _root(total: Tensor) -> Tensor:
+    return torch.sqrt(total)
+
+
+LIST_NORM = ListReduction(
+    name="list_norm",
+    schema="(Tensor[] tensors) -> Tensor",
+    definition=_square,
+    finish=_root,
+    formula="sqrt(sum of x^2 over all elements of all tensors), in float64",
+    source="what torch.nn.utils.get_total_norm computes",
+    samples=(Sample((_SHAPES,)),),
+)
+
+LISTS: tuple[OverLists, ...] = (ADAMW, LION, SGD, SGD_MOMENTUM, LIST_NORM)

@@ -168,6 +168,12 @@ def list_unit_text(unit: str, folder: Path) -> str:
     return f"{source}\nAVO_LIST_KERNEL({unit}, {name}, {', '.join(dtypes.split('_'))})\n"
 
 
+def list_kernels(plan: Mapping[str, Any], unit: str) -> list[str]:
+    """The kernels of such a unit."""
+    (entry,) = [entry for entry in plan["lists"] if entry["name"] == unit.rpartition("__")[0]]
+    return [unit, f"{unit}_finish"] if entry["reduces"] else [unit]
+
+
 def list_source(name: str) -> str:
     """Where the source of an operator over lists is, in ``generated/``."""
     return f"cuda/{name}.cu"

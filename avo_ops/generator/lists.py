@@ -3,6 +3,9 @@
 The step of one tensor is split in two. Its *numbers* depend on numbers alone: in C++ a function of their own, for the CPU
 and in the CUDA kernel, where one thread of a block calls it. Its *elements* are a pointwise kernel whose scalars these are: for
 the CPU one as every other, for CUDA a ``Step`` of csrc/device/list.cuh.
+
+A number of all elements comes from sums, one for each chunk of a tensor, in float64: for the CPU by a kernel of a row, for CUDA by
+csrc/device/list_sum.cuh.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..definitions.lists import ListDef
+from ..definitions.lists import ListDef, ListReduction, OverLists
 from . import emit_cpu
 from .emit_cpu import CpuKernel
 from .ir import PRIMITIVES, Builder, Graph, Node, Span, verify
 from .plan import Case, pointwise_graph
-from .render import Body, Names, formula_comment, identifier
+from .render import Body, Names, formula_comment, identifier, summand
 
 Json = dict[str, Any]
 
@@ -34,19 +37,26 @@ class Split:
 class GeneratedList:
     """One operator over lists: its entry of the plan, its CUDA source, its kernels for the CPU."""
 
-    record: ListDef
+    record: OverLists
     entry: Json
     cuda: str
     cpu: tuple[CpuKernel, ...]
 
 
-def generate_list(record: ListDef) -> GeneratedList:
+def generate_list(record: OverLists) -> GeneratedList:
     """Everything that one record becomes.
 
     Raises:
         TraceError: the definition cannot become a kernel.
         ValueError: the record contradicts its schema.
     """
+    if isinstance(record, ListReduction):
+        return _generate_reduction(record)
+    assert isinstance(record, ListDef)
+    return _generate_step(record)
+
+
+def _generate_step(record: ListDef) -> GeneratedList:
     _check(record)
     split = split_step(record, pointwise_graph(record.step))
     numbers = _cpu_numbers(record, split)
@@ -60,6 +70,7 @@ def generate_list(record: ListDef) -> GeneratedList:
         "overloads": record.overloads,
         "arguments": [_argument(record, a) for a in record.arguments],
         "shared": len(split.shared),
+        "reduces": False,
         "cpu": {
             "numbers": numbers.symbol,
             "elements": elements.symbol,
@@ -70,6 +81,51 @@ def generate_list(record: ListDef) -> GeneratedList:
         },
     }
     return GeneratedList(record, entry, _cuda_text(record, split), (numbers, elements))
+
+
+def _generate_reduction(record: ListReduction) -> GeneratedList:
+    (argument,) = record.arguments
+    if str(argument.type) != "List[Tensor]":
+        raise ValueError(f"{record.name}: its one argument must be a list of tensors")
+    value = pointwise_graph(record.element).results["value"]
+    builder = Builder()
+    (summed,) = _rebuilt(builder, [value])
+    total = Graph({"total": builder.make("sum", summed, attr=Span.COLS)})
+    verify(total)
+    finished = pointwise_graph(record.of_sum).results["value"]
+    (number,) = _rebuilt(Builder(), [finished], as_number=True)
+    split = Split(("total",), {"result": number}, total)
+    numbers = _cpu_numbers(record, split)
+    element = record.element
+    elements = emit_cpu.emit(element, Case((), f"{_stem(record)}_elements", total, (True,)))
+    assert elements is not None
+    entry = {
+        "name": record.name,
+        "definition": record.definition_name,
+        "overloads": record.overloads,
+        "arguments": [{"name": argument.name, "kind": "tensors"}],
+        "shared": 1,
+        "reduces": True,
+        "cpu": {
+            "numbers": numbers.symbol,
+            "elements": elements.symbol,
+            "operands": [argument.name],
+            "scalars": [],
+            "buffers": elements.description["buffers"],
+        },
+    }
+    return GeneratedList(record, entry, _sum_text(record, split, total), (numbers, elements))
+
+
+def _rebuilt(builder: Builder, roots: Sequence[Node], *, as_number: bool = False) -> list[Node]:
+    """The same nodes by another builder; ``as_number``: of numbers in place of elements."""
+    new: dict[int, Node] = {}
+    for node in Graph({str(i): root for i, root in enumerate(roots)}).nodes():
+        builder.source, builder.name = node.source, node.name
+        span = Span.NONE if as_number else node.span
+        op = "scalar" if as_number and node.op == "load" else node.op
+        new[node.index] = builder.make(op, *(new[a.index] for a in node.args), attr=node.attr, span=span)
+    return [new[root.index] for root in roots]
 
 
 def split_step(record: ListDef, graph: Graph) -> Split:
@@ -120,7 +176,7 @@ def _check(record: ListDef) -> None:
         )
 
 
-def _stem(record: ListDef) -> str:
+def _stem(record: OverLists) -> str:
     return record.name.rstrip("_")
 
 
@@ -167,7 +223,7 @@ def _numbers_body(split: Split) -> list[str]:
     ]
 
 
-def _cpu_numbers(record: ListDef, split: Split) -> CpuKernel:
+def _cpu_numbers(record: OverLists, split: Split) -> CpuKernel:
     symbol = f"{_stem(record)}_numbers"
     text = [
         *formula_comment(record.formula, record.source),
@@ -256,3 +312,33 @@ def _element_lines(
     out += [f"  {name}_out[j] = {value};" for name, value in zip(results, values, strict=True)]
     out += ["}", *(f"store_list<C>({to}_ptr, {name}_out);" for name, to in results.items())]
     return out
+
+
+def _sum_text(record: ListReduction, split: Split, graph: Graph) -> str:
+    (load,) = [n for n in graph.nodes() if n.op == "load"]
+    parts = summand(graph.results["total"], ())
+    lines, values = Body(Names({"total", "x"}), {load.index: "x"}, "const C").emit(parts)
+    added = f"m_fma({', '.join(values)}, total)" if len(values) > 1 else f"total + {values[0]}"
+    text = [
+        f"// Generated, do not edit. avo::{record.name}: list kernel",
+        *formula_comment(record.formula, record.source),
+        '#include "device/list_sum.cuh"',
+        "",
+        "namespace avo {",
+        "",
+        f"struct {record.name} {{",
+        "  using C = double;",
+        "",
+        "  AVO_INLINE static C add(C total, C x) {",
+        *(f"    {line}" for line in lines),
+        f"    return {added};",
+        "  }",
+        "  AVO_INLINE static void finish(const double* given, double* found) {",
+        *(f"    {line}" for line in _numbers_body(split)),
+        "  }",
+        "};",
+        "",
+        "} // namespace avo",
+        "",
+    ]
+    return "\n".join(text)

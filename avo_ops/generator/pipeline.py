@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import plan_file
-from ..definitions.lists import ListDef
+from ..definitions.lists import OverLists
 from ..definitions.record import OpDef
 from . import emit_cpu
 from .build import list_source
@@ -50,7 +50,7 @@ class GeneratedOperator:
         return records
 
 
-def generate(records: Iterable[OpDef], lists: Iterable[ListDef] = ()) -> Generated:
+def generate(records: Iterable[OpDef], lists: Iterable[OverLists] = ()) -> Generated:
     """Everything that the records become. Pure: the same bytes on any machine.
 
     Raises:
@@ -122,7 +122,7 @@ def _unit_of(plan: Plan) -> str:
     return plan.record.name if reduces else _module_of(plan.record)
 
 
-def _module_of(record: OpDef | ListDef) -> str:
+def _module_of(record: OpDef | OverLists) -> str:
     return record.definition.__module__.rpartition(".")[2]
 
 

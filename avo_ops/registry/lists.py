@@ -1,7 +1,7 @@
 """Registration of operators over lists of tensors: schemas, fake kernels, what autograd sees of them, the definition.
 
-They write in place and have no gradient. So the kernel at Autograd only refuses tensors that autograd watches, and that at
-ADInplaceOrView tells autograd that they have changed.
+They write in place, or return a constant. So the kernel at Autograd only refuses to write tensors that autograd watches, and that
+at ADInplaceOrView tells autograd that they have changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..definitions.lists import ListDef
+from ..definitions.lists import OverLists
 from .counters import noted
 from .layout import DTYPES
 
@@ -23,13 +23,13 @@ _TAGS = (torch.Tag.pt2_compliant_tag,)
 _ELSEWHERE = "the runtime library has no kernels for this device, or is not loaded"
 
 
-def register_list(library: torch.library.Library, entry: Record, record: ListDef) -> None:
+def register_list(library: torch.library.Library, entry: Record, record: OverLists) -> None:
     """Define the overloads of one operator and of its definition, with everything but the kernels for CPU and CUDA."""
     call = _Call(entry)
 
-    def definition(*args: Any, **kwargs: Any) -> None:
+    def definition(*args: Any, **kwargs: Any) -> Any:
         call.check(args, kwargs)
-        record.compute(*args, **kwargs)
+        return record.compute(*args, **kwargs)
 
     for overload, schema in entry["overloads"].items():
         name, by_definition = (
@@ -40,18 +40,19 @@ def register_list(library: torch.library.Library, entry: Record, record: ListDef
         library.impl(by_definition, definition, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
         elsewhere = noted(f"{library.ns}::{entry['name']}", definition, _ELSEWHERE)
         library.impl(name, elsewhere, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(f"{library.ns}::{name}", call.check_only, lib=library)
+        torch.library.register_fake(f"{library.ns}::{name}", call.fake, lib=library)
         packet = getattr(getattr(torch.ops, library.ns), entry["name"])
         op = getattr(packet, overload or "default")
         library.impl(name, call.at_autograd(op), "Autograd")  # type: ignore[no-untyped-call]
-        library.impl(name, call.at_inplace(op), "ADInplaceOrView")  # type: ignore[no-untyped-call]
+        if not entry["reduces"]:
+            library.impl(name, call.at_inplace(op), "ADInplaceOrView")  # type: ignore[no-untyped-call]
 
 
 class _Call:
     """The checks of a call, in the words of csrc/runtime/list_call.cpp, and what autograd must know of it."""
 
     def __init__(self, entry: Record) -> None:
-        self._name = entry["name"]
+        self._name, self._reduces = entry["name"], entry["reduces"]
         arguments = list(enumerate(entry["arguments"]))
         of_kind = {
             kind: [(i, a["name"]) for i, a in arguments if a["kind"] == kind]
@@ -66,8 +67,15 @@ class _Call:
             (i, a["name"]) for i, a in arguments if a["kind"] not in ("written", "tensors", "numbers")
         ]
 
-    def check_only(self, *args: Any, **kwargs: Any) -> None:
+    def fake(self, *args: Any, **kwargs: Any) -> Tensor | None:
+        """The kernel for tensors without data."""
         self.check(args, kwargs)
+        if not self._reduces:
+            return None
+        tensors = _given(args, kwargs, *self._lists[0])
+        wide = any(t.dtype == torch.float64 for t in tensors)
+        dtype = torch.float64 if wide else torch.float32
+        return tensors[0].new_empty((), dtype=dtype) if tensors else torch.empty((), dtype=dtype)
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raises RuntimeError for what the operator does not take."""
@@ -100,10 +108,10 @@ class _Call:
                 if lists[0] and value.device.type != "cpu":
                     self._check_device(name, value, lists[0][0], first_name)
 
-    def at_autograd(self, op: Any) -> Callable[..., None]:
+    def at_autograd(self, op: Any) -> Callable[..., Any]:
         """The kernel at Autograd."""
 
-        def run(*args: Any, **kwargs: Any) -> None:
+        def run(*args: Any, **kwargs: Any) -> Any:
             if torch.is_grad_enabled():
                 for name, i, tensor in self._each_written(args, kwargs):
                     if tensor.requires_grad:
@@ -112,7 +120,7 @@ class _Call:
                             "requires grad, and is written in place: call it under torch.no_grad()",
                         )
             with torch._C._AutoDispatchBelowAutograd():
-                op(*args, **kwargs)
+                return op(*args, **kwargs)
 
         return run
 

@@ -232,6 +232,8 @@ def _list_lines(entry: Record, namespace: str) -> Iterable[str]:
         tensors = [name for name in floats if re.search(rf"\bTensor {name}\b", schema)]
         yield _line("overload", overload, *tensors)
     cpu = entry["cpu"]
+    if entry["reduces"]:
+        yield _line("reduces")
     yield _line("numbers", cpu["numbers"])
     yield _line("elements", cpu["elements"], cpu["buffers"])
     yield _line("operands", *cpu["operands"])

@@ -250,6 +250,40 @@ AVO_KERNEL void sgd_momentum_elements(AVO_PARAMETERS) {
   }
 }
 
+// sqrt(sum of x^2 over all elements of all tensors), in float64
+// Source: what torch.nn.utils.get_total_norm computes
+template <class C>
+AVO_KERNEL void list_norm_numbers(AVO_PARAMETERS) {
+  [[maybe_unused]] const double* given = a->scalars;
+  C* found = static_cast<C*>(a->partials);
+  const C total_ = C(given[0]);
+  found[0] = m_sqrt(total_);
+}
+
+template <class C>
+AVO_KERNEL void list_norm_elements(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const RowBuffers<C> buffer(a, scratch);
+  const int64_t N = a->N;
+  for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
+    load_panel<C>(a, 0, panel, buffer(0));
+    for (int64_t row = panel.begin; row < panel.end; ++row) {
+      const C* x_row = load_row<C>(a, 0, row, panel, buffer(0));
+      V t1_lanes(C(0));
+      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t1_block[2] = {V(C(0)), V(C(0))};
+        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+          const V x = part.load(x_row + c);
+          t1_block[chain] = part.sum(t1_block[chain], x, x);
+        });
+        t1_lanes = t1_lanes + (t1_block[0] + t1_block[1]);
+      }
+      const C t1 = hsum(t1_lanes);
+      store_stat<C>(a, 1, row, t1);
+    }
+  }
+}
+
 AVO_HIDDEN extern const AvoKernelEntry kernels_optimizers[] = {
     {"adamw_numbers", adamw_numbers<float>, adamw_numbers<double>},
     {"adamw_elements", adamw_elements<float>, adamw_elements<double>},
@@ -259,7 +293,9 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_optimizers[] = {
     {"sgd_elements", sgd_elements<float>, sgd_elements<double>},
     {"sgd_momentum_numbers", sgd_momentum_numbers<float>, sgd_momentum_numbers<double>},
     {"sgd_momentum_elements", sgd_momentum_elements<float>, sgd_momentum_elements<double>},
+    {"list_norm_numbers", list_norm_numbers<float>, list_norm_numbers<double>},
+    {"list_norm_elements", list_norm_elements<float>, list_norm_elements<double>},
 };
-AVO_HIDDEN extern const int kernels_optimizers_count = 8;
+AVO_HIDDEN extern const int kernels_optimizers_count = 10;
 
 } // namespace AVO_ISA_NAMESPACE

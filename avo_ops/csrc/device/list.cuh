@@ -30,6 +30,23 @@ AVO_INLINE double list_number(uint64_t bits, int code) {
   }
 }
 
+// What a block treats: `left` elements of a tensor, from `first` on.
+struct ListPart {
+  int tensor, left;
+  int64_t first;
+
+  template <class Params> AVO_INLINE explicit ListPart(const Params &params) : tensor(0) {
+    for (int last = params.count - 1; tensor < last;) { // to the first tensor that ends behind this block
+      const int middle = (tensor + last) / 2;
+      if (int(blockIdx.x) < params.end[middle]) last = middle;
+      else tensor = middle + 1;
+    }
+    first = int64_t(int(blockIdx.x) - (tensor > 0 ? params.end[tensor - 1] : 0)) * kListChunk;
+    const int64_t rest = params.size[tensor] - first;
+    left = int(rest < kListChunk ? rest : kListChunk);
+  }
+};
+
 template <class X, int V> AVO_INLINE void load_list(Vec<X, V> &vec, const X *p) {
   if constexpr (V == 1) vec.load(p);
   else vec.load_chunks(reinterpret_cast<const uint4 *>(p), V);
@@ -63,14 +80,8 @@ template <class Step, class Params, class... T> AVO_INLINE void run_list(const P
   if constexpr (Step::kSkips)
     if (list_number(params.number[kGiven], params.code[kGiven]) != 0) return;
 
-  int tensor = 0; // the first that ends behind this block
-  for (int last = params.count - 1; tensor < last;) {
-    const int middle = (tensor + last) / 2;
-    if (int(blockIdx.x) < params.end[middle]) last = middle;
-    else tensor = middle + 1;
-  }
-  const int64_t first = int64_t(int(blockIdx.x) - (tensor > 0 ? params.end[tensor - 1] : 0)) * kListChunk;
-  const int left = int(params.size[tensor] - first < kListChunk ? params.size[tensor] - first : kListChunk);
+  const ListPart part(params);
+  const int tensor = part.tensor;
 
   __shared__ C shared[Step::kShared > 0 ? Step::kShared : 1];
   if (threadIdx.x == 0) {
@@ -93,11 +104,11 @@ template <class Step, class Params, class... T> AVO_INLINE void run_list(const P
   uint64_t base[kOperands], together = 0;
 #pragma unroll
   for (int i = 0; i < kOperands; ++i) together |= base[i] = params.pointer[i][tensor];
-  const int vectors = together % 16 == 0 ? left / V : 0;
+  const int vectors = together % 16 == 0 ? part.left / V : 0;
   for (int i = int(threadIdx.x); i < vectors; i += kListBlock)
-    Step::template elements<C, V, T...>(number, base, first + i * V);
-  for (int i = vectors * V + int(threadIdx.x); i < left; i += kListBlock)
-    Step::template elements<C, 1, T...>(number, base, first + i);
+    Step::template elements<C, V, T...>(number, base, part.first + i * V);
+  for (int i = vectors * V + int(threadIdx.x); i < part.left; i += kListBlock)
+    Step::template elements<C, 1, T...>(number, base, part.first + i);
 }
 
 } // namespace avo

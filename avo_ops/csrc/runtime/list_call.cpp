@@ -199,6 +199,7 @@ private:
         fail(op_.name, ": ", named.text(), " is written, but several of its elements are one in memory");
       item.data[k] = const_cast<void *>(view.data);
       item.dtype[k] = view.dtype;
+      plan_.wide |= static_cast<int>(k) < op_.operands && view.dtype == Dtype::F64;
     }
     item.numel = product(views[0].sizes, views[0].ndim);
     if (item.numel == 0) return;
@@ -264,6 +265,14 @@ void run_definition(const ListOverload &overload, ListStack &inputs, StableIValu
              op.definition.c_str());
 }
 
+bool run(const ListPlan &plan) { return plan.target.cuda ? run_list_cuda(plan) : run_list_cpu(plan); }
+
+bool reduce(const ListPlan &plan, OwnedTensor &result) {
+  Dtype dtype = plan.wide ? Dtype::F64 : Dtype::F32;
+  result = OwnedTensor::empty(0, nullptr, nullptr, dtype, plan.target.has_cuda_memory(), plan.target.device);
+  return plan.target.cuda ? reduce_list_cuda(plan, result) : reduce_list_cpu(plan, result.data());
+}
+
 } // namespace
 
 double ListNumber::read() const {
@@ -284,25 +293,27 @@ std::vector<size_t> ListPlan::groups() const {
   return found;
 }
 
-void call_list(const ListOverload &overload, StableIValue *stack, uint64_t arguments) {
+void call_list(const ListOverload &overload, StableIValue *stack, uint64_t arguments, uint64_t results) {
   const ListOp &op = *overload.op;
-  if (arguments != op.args.size())
-    fail(op.qualified, ": the schema has ", arguments, " arguments, the table ", op.args.size());
-  ListStack inputs(overload, stack);
-  Call call(op, inputs);
-  const ListPlan &plan = call.plan();
-  if (plan.items.empty()) {
-    op.empties.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  call.copy_in();
-  call.sort();
-  if (plan.target.cuda ? run_list_cuda(plan) : run_list_cpu(plan)) {
+  if (arguments != op.args.size() || results != uint64_t{op.reduces})
+    fail(op.qualified, ": the schema has ", arguments, " arguments and ", results, " returns, the table ",
+         op.args.size(), " and ", int{op.reduces});
+  OwnedTensor result;
+  {
+    ListStack inputs(overload, stack);
+    Call call(op, inputs);
+    const ListPlan &plan = call.plan();
+    if (plan.items.empty()) op.empties.fetch_add(1, std::memory_order_relaxed);
+    call.copy_in();
+    call.sort();
+    if (!(op.reduces ? reduce(plan, result) : plan.items.empty() || run(plan))) {
+      check_definition(op.name, kNoKernel);
+      run_definition(overload, inputs, stack);
+      return;
+    }
     call.copy_back();
-    return;
   }
-  check_definition(op.name, kNoKernel);
-  run_definition(overload, inputs, stack);
+  if (op.reduces) stack[0] = reinterpret_cast<StableIValue>(result.release());
 }
 
 } // namespace avo

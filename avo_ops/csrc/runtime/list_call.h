@@ -34,16 +34,21 @@ struct ListPlan {
   Target target;
   std::vector<ListNumber> numbers;
   std::vector<ListItem> items; // those with elements, neighbours of the same dtypes
+  bool wide = false;           // some operand is of float64
 
   // Where items of other dtypes begin, and the end.
   std::vector<size_t> groups() const;
 };
 
 // A boxed call, from the stack.
-void call_list(const ListOverload &overload, StableIValue *stack, uint64_t arguments);
+void call_list(const ListOverload &overload, StableIValue *stack, uint64_t arguments, uint64_t results);
 
 // Each runs a plan of its device; false, with nothing done, when a kernel could not be had.
 bool run_list_cpu(const ListPlan &plan);
 bool run_list_cuda(const ListPlan &plan);
+
+// The same for an operator that reduces, which writes its result, of the dtype `wide` says.
+bool reduce_list_cpu(const ListPlan &plan, void *result);
+bool reduce_list_cuda(const ListPlan &plan, const OwnedTensor &result);
 
 } // namespace avo

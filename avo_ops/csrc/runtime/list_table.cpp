@@ -33,6 +33,7 @@ private:
     if (keyword == "arg") arg();
     else if (keyword == "overload") overload();
     else if (keyword == "numbers") op_->find.symbol = in_.word("symbol");
+    else if (keyword == "reduces") op_->reduces = true;
     else if (keyword == "elements") elements();
     else if (keyword == "operands") operands();
     else if (keyword == "scalars") scalars();
@@ -133,6 +134,8 @@ private:
     size_t codes = op.numbers.size() + op.lists.size() - op.operands;
     if (op.operands == 0 || op.lists.size() > kMostLists || codes > kListCodes || op.numbers.size() > kMaxScalars)
       in_.error("op ", op.name, " has no lists of whole tensors, or too many lists or numbers");
+    if (op.reduces && (op.args.size() != 1 || op.lists.size() != 1 || op.shared != 1))
+      in_.error("op ", op.name, " must have one list and nothing else, since it reduces that to a number");
     if (op.elements.operands.size() > kMaxOperands || op.elements.scalars.size() > kMaxScalars)
       in_.error("op ", op.name, " has too many operands or scalars");
     op_ = nullptr;
@@ -148,8 +151,8 @@ private:
 constexpr size_t kSlots = 64;
 const ListOverload *slots[kSlots];
 
-template <size_t I> void trampoline(StableIValue *stack, uint64_t arguments, uint64_t) {
-  call_list(*slots[I], stack, arguments);
+template <size_t I> void trampoline(StableIValue *stack, uint64_t arguments, uint64_t results) {
+  call_list(*slots[I], stack, arguments, results);
 }
 
 using BoxedKernel = void (*)(StableIValue *, uint64_t, uint64_t);

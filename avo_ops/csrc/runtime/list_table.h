@@ -9,6 +9,9 @@
 //   number; where it is not 0 nothing is written overload NAME ARG...                         the float arguments that
 //   it takes as tensors numbers SYMBOL                               the CPU kernel of the shared numbers, in double
 //   elements SYMBOL BUFFERS                      that of the elements
+//   reduces                                      its result is a number: the first kernel makes it of the sum of what
+//   the
+//                                                second gives of parts of each tensor, in double
 //   operands ARG...                              of the elements' kernel
 //   scalars INDEX...                             of the elements' kernel, among the shared numbers
 #pragma once
@@ -48,6 +51,7 @@ struct ListOp {
   std::vector<int> numbers; // arguments: those of one number that kernels take, and last that which skips a call
   int operands = 0;         // of these lists, of whole tensors
   bool skips = false;
+  bool reduces = false;
   int shared = 0;
   CpuCase find, elements; // `operands` and `scalars` of the second are places in lists and shared numbers
 
@@ -55,7 +59,8 @@ struct ListOp {
   // By unit; made when first used. Guarded by list_mutex.
   mutable std::map<std::string, std::unique_ptr<ListKernel>> kernels;
 
-  ListLayout layout() const { return {static_cast<int>(numbers.size()), static_cast<int>(lists.size())}; }
+  // A kernel that reduces has one number, the address of its sums.
+  ListLayout layout() const { return {reduces ? 1 : static_cast<int>(numbers.size()), static_cast<int>(lists.size())}; }
 };
 
 struct ListOverload {
