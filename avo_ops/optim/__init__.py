@@ -4,6 +4,7 @@
 theirs; ``Lion`` has no twin in torch. A ``torch.amp.GradScaler`` neither unscales gradients before a step nor waits for the GPU.
 """
 
+from .clipping import clip_factor
 from .optimizers import SGD, AdamW, Lion
 
-__all__ = ["SGD", "AdamW", "Lion"]
+__all__ = ["SGD", "AdamW", "Lion", "clip_factor"]
