@@ -110,6 +110,7 @@ class _Call:
 
     def at_autograd(self, op: Any) -> Callable[..., Any]:
         """The kernel at Autograd."""
+        below = self.at_inplace(op)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if torch.is_grad_enabled():
@@ -119,18 +120,19 @@ class _Call:
                             f"{name}[{i}]",
                             "requires grad, and is written in place: call it under torch.no_grad()",
                         )
-            with torch._C._AutoDispatchBelowAutograd():
-                return op(*args, **kwargs)
+            return below(*args, **kwargs)
 
         return run
 
-    def at_inplace(self, op: Any) -> Callable[..., None]:
-        """The kernel at ADInplaceOrView."""
+    def at_inplace(self, op: Any) -> Callable[..., Any]:
+        """The kernel at ADInplaceOrView, which alone is asked in inference mode."""
 
-        def run(*args: Any, **kwargs: Any) -> None:
+        def run(*args: Any, **kwargs: Any) -> Any:
             with torch._C._AutoDispatchBelowADInplaceOrView():
-                op(*args, **kwargs)
-            torch.autograd.graph.increment_version([t for _, _, t in self._each_written(args, kwargs)])
+                out = op(*args, **kwargs)
+            if self._written:
+                torch.autograd.graph.increment_version([t for _, _, t in self._each_written(args, kwargs)])
+            return out
 
         return run
 
