@@ -39,7 +39,7 @@ def _generate(args: argparse.Namespace) -> int:
     files = generate(CATALOGUE, LISTS).files
     readme = document.readme(folder)
     table = (
-        document.with_table(readme.read_text(), [*CATALOGUE, *COMPOSITES, *LISTS])
+        document.with_table(readme.read_text(), [*CATALOGUE, *LISTS, *COMPOSITES])
         if readme.exists()
         else None
     )

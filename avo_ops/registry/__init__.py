@@ -15,7 +15,7 @@ from . import native_library
 from .accelerator import direct_call
 from .counters import note_definition, note_empty, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
-from .explain import Explanation, explain, remember, size_text
+from .explain import Explanation, explain, remember, remember_list, size_text
 from .lists import register_list
 from .plan import generated_folder, operator_from_json
 from .register import register_composite, register_operator
@@ -85,6 +85,7 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
     of_lists = {record.name: record for record in LISTS}
     for entry in plan["lists"]:
         register_list(library, entry, of_lists[entry["name"]])
+        remember_list(NAMESPACE, entry["name"])
     for composite in COMPOSITES:
         register_composite(library, composite)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)

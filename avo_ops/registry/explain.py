@@ -26,12 +26,18 @@ _UNALIGNED = {
 }
 
 _operators: dict[str, tuple[Operator, Op]] = {}
+_of_lists: set[str] = set()
 
 
 def remember(namespace: str, operator: Operator) -> None:
     """Make the ops of an operator known to :func:`explain`."""
     for op in operator.ops:
         _operators[f"{namespace}::{op.name}"] = (operator, op)
+
+
+def remember_list(namespace: str, name: str) -> None:
+    """Make an operator over lists known, of which :func:`explain` says that it cannot describe it."""
+    _of_lists.add(f"{namespace}::{name}")
 
 
 @dataclass(frozen=True)
@@ -196,6 +202,10 @@ def _name_of(op: Any) -> str:
         name = op._qualified_op_name
     else:
         name = str(op) if "::" in str(op) else f"avo::{op}"
+    if name in _of_lists:
+        raise ValueError(
+            f"{name} is over lists of tensors, whose calls are not described; avo_ops.stats() says what ran"
+        )
     if name not in _operators:
         raise ValueError(f"there is no operator {name}; there are {', '.join(sorted(_operators))}")
     return name
