@@ -326,6 +326,7 @@ def test_every_family_is_used() -> None:
 
 def test_the_library_has_every_cpu_kernel() -> None:
     wanted = {case["cpu"]["symbol"] for op in OPS for case in op["cases"] if case["cpu"]}
+    wanted |= {entry["cpu"][kernel] for entry in PLAN["lists"] for kernel in ("numbers", "elements")}
     path = ROOT / "avo_ops" / "lib" / "libavo_cpu.so"
     if not path.exists():
         pytest.fail("the package is not built: make build")

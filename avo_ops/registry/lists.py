@@ -54,18 +54,13 @@ class _Call:
     def __init__(self, entry: Record) -> None:
         self._name, self._reduces = entry["name"], entry["reduces"]
         arguments = list(enumerate(entry["arguments"]))
-        of_kind = {
-            kind: [(i, a["name"]) for i, a in arguments if a["kind"] == kind]
-            for _, a in arguments
-            for kind in [a["kind"]]
-        }
-        self._written = of_kind.get("written", [])
-        whole = [(i, a["name"]) for i, a in arguments if a["kind"] in ("written", "tensors")]
-        self._lists = [*whole, *of_kind.get("numbers", [])]
-        self._whole = len(whole)
-        self._numbers = [
-            (i, a["name"]) for i, a in arguments if a["kind"] not in ("written", "tensors", "numbers")
-        ]
+
+        def of(*kinds: str) -> list[tuple[int, str]]:
+            return [(i, a["name"]) for i, a in arguments if a["kind"] in kinds]
+
+        self._written, whole = of("written"), of("written", "tensors")
+        self._lists, self._whole = [*whole, *of("numbers")], len(whole)
+        self._numbers = of("float", "bool", "tensor", "unless")
 
     def fake(self, *args: Any, **kwargs: Any) -> Tensor | None:
         """The kernel for tensors without data."""
@@ -87,7 +82,7 @@ class _Call:
                     name, f"must have {len(lists[0])} tensors like {first_name}, but has {len(tensors)}"
                 )
         for i, tensors in enumerate(zip(*lists, strict=True)):
-            for k, ((_, name), tensor) in enumerate(zip(self._lists, tensors, strict=True)):
+            for k, ((place, name), tensor) in enumerate(zip(self._lists, tensors, strict=True)):
                 text = f"{name}[{i}]"
                 self._check_tensor(text, tensor)
                 self._check_device(text, tensor, lists[0][0], first_name)
@@ -98,7 +93,7 @@ class _Call:
                         text,
                         f"must have shape {_shape(tensors[0])} like {first_name}[{i}], but has shape {_shape(tensor)}",
                     )
-                if (name in (n for _, n in self._written)) and _has_zero_stride(tensor):
+                if (place, name) in self._written and _has_zero_stride(tensor):
                     raise self._error(text, "is written, but several of its elements are one in memory")
         for i, name in self._numbers:
             value = _given(args, kwargs, i, name)
