@@ -258,6 +258,32 @@ def test_the_factor_that_clips() -> None:
         optim.clip_factor([p], -1.0)
 
 
+def test_parameters_that_processes_share() -> None:
+    """DTensors, of one process: the same steps as of plain parameters."""
+    dist = pytest.importorskip("torch.distributed")
+    if not dist.is_available() or not dist.is_gloo_available() or dist.is_initialized():
+        pytest.skip("no process group can be made here")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        plain = torch.nn.Parameter(torch.arange(12.0).view(4, 3))
+        shared = torch.nn.Parameter(distribute_tensor(plain.detach().clone(), mesh, [Shard(0)]))
+        pairs = [(p, optim.AdamW([p], lr=0.1, state_dtype=torch.float64)) for p in (plain, shared)]
+        for step in range(3):
+            grad = torch.full((4, 3), 1.0 + step)
+            plain.grad = grad
+            shared.grad = distribute_tensor(grad, mesh, [Replicate()] if step else [Shard(0)])
+            for p, optimizer in pairs:
+                optimizer.step(clip=optim.clip_factor([p], 1.0))
+        assert torch.equal(shared.full_tensor(), plain)
+        assert isinstance(pairs[1][1].state[shared]["exp_avg"], DTensor)
+    finally:
+        dist.destroy_process_group()
+
+
 # ---- refusals ----
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
+
+from .sharded import is_shared, local
 
 Tensor = torch.Tensor
 
@@ -31,15 +34,26 @@ def clip_factor(
     if not max_norm >= 0:
         raise ValueError(f"max_norm must not be negative, but is {max_norm}")
     some = [parameters] if isinstance(parameters, Tensor) else parameters
-    by_device: dict[torch.device, list[Tensor]] = {}
-    for p in some:
-        if p.grad is not None:
-            by_device.setdefault(p.grad.device, []).append(p.grad)
-    if not by_device:
+    grads = [p.grad for p in some if p.grad is not None]
+    if not grads:
         return torch.ones(())
-    norms: list[Tensor] = [torch.ops.avo.list_norm(grads) for grads in by_device.values()]
-    norm = norms[0] if len(norms) == 1 else torch.ops.avo.list_norm([n.to(norms[0].device) for n in norms])
+    norm = _norm(grads)
     if grad_scale is not None:
         norm = norm / grad_scale.to(norm.device)
     # As torch has it, so that the product with the norm is not above the bound by a rounding.
     return (max_norm / (norm + 1e-6)).clamp(max=1.0)
+
+
+@torch.no_grad()
+def _norm(grads: list[Tensor]) -> Tensor:
+    if any(map(is_shared, grads)):  # torch knows how to bring the parts together
+        whole: Any = torch.nn.utils.get_total_norm(grads)
+        return local(whole.full_tensor() if is_shared(whole) else whole)
+    by_device: dict[torch.device, list[Tensor]] = {}
+    for grad in grads:
+        by_device.setdefault(grad.device, []).append(grad)
+    norms: list[Tensor] = [torch.ops.avo.list_norm(some) for some in by_device.values()]
+    if len(norms) == 1:
+        return norms[0]
+    norm: Tensor = torch.ops.avo.list_norm([n.to(norms[0].device) for n in norms])
+    return norm

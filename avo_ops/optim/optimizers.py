@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
 from torch.optim.optimizer import ParamsT
+
+from .sharded import like, local
 
 Tensor = torch.Tensor
 Group = dict[str, Any]
@@ -94,7 +96,7 @@ class _Optimizer(torch.optim.Optimizer):
                     )
                     if value is not None
                 }
-                self._update(group, params, [_gradient(p) for p in params], scaling)
+                self._update(group, params, [like(p, p.grad) for p in params], scaling)
         return loss
 
     def _update(
@@ -191,12 +193,15 @@ class AdamW(_Optimizer):
         self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
     ) -> None:
         beta1, beta2 = group["betas"]
-        torch.ops.avo.adamw_(
+        lists = (
             params,
             grads,
             self._moment(group, params, "exp_avg"),
             self._moment(group, params, "exp_avg_sq"),
             self._next_steps(params, scaling),
+        )
+        torch.ops.avo.adamw_(
+            *_local(lists),
             lr=group["lr"],
             beta1=beta1,
             beta2=beta2,
@@ -246,10 +251,9 @@ class Lion(_Optimizer):
         self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
     ) -> None:
         beta1, beta2 = group["betas"]
+        lists = (params, grads, self._moment(group, params, "exp_avg"))
         torch.ops.avo.lion_(
-            params,
-            grads,
-            self._moment(group, params, "exp_avg"),
+            *_local(lists),
             lr=group["lr"],
             beta1=beta1,
             beta2=beta2,
@@ -311,17 +315,13 @@ class SGD(_Optimizer):
     ) -> None:
         settings = {name: group[name] for name in ("lr", "weight_decay", "maximize")} | scaling
         if group["momentum"] == 0:
-            torch.ops.avo.sgd_(params, grads, **settings)
+            torch.ops.avo.sgd_(*_local((params, grads)), **settings)
             return
         settings |= {name: group[name] for name in ("momentum", "dampening", "nesterov")}
         for first, some in self._by_first_step(group, params, scaling):
-            torch.ops.avo.sgd_momentum_(
-                [params[i] for i in some],
-                [grads[i] for i in some],
-                self._moment(group, [params[i] for i in some], "momentum_buffer"),
-                is_first_step=first,
-                **settings,
-            )
+            own = [params[i] for i in some]
+            lists = (own, [grads[i] for i in some], self._moment(group, own, "momentum_buffer"))
+            torch.ops.avo.sgd_momentum_(*_local(lists), is_first_step=first, **settings)
 
     def _by_first_step(
         self, group: Group, params: list[Tensor], scaling: Mapping[str, Tensor]
@@ -339,9 +339,9 @@ class SGD(_Optimizer):
                 yield first, some
 
 
-def _gradient(p: Tensor) -> Tensor:
-    assert p.grad is not None
-    return p.grad
+def _local(lists: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+    """What this process has of them: an element is updated by what stands at its own place alone."""
+    return [[local(t) for t in tensors] for tensors in lists]
 
 
 def _refuse(**switches: bool) -> None:
