@@ -23,6 +23,8 @@ from .render import Body, Names, formula_comment, identifier, summand
 
 Json = dict[str, Any]
 
+_ARRAYS = {"given", "found", "number"}  # what the functions of a step are given, by these names
+
 
 @dataclass(frozen=True)
 class Split:
@@ -130,7 +132,7 @@ def _rebuilt(builder: Builder, roots: Sequence[Node], *, as_number: bool = False
 
 def split_step(record: ListDef, graph: Graph) -> Split:
     """Take what does not vary along the elements out of a step."""
-    builder, names = Builder(), Names()
+    builder, names = Builder(), Names(set(_ARRAYS))
     for name in (*record.elements.values(), *record.single, *_results(record)):
         names.reserve(identifier(name))
     new: dict[int, Node] = {}
@@ -204,10 +206,10 @@ def _argument(record: ListDef, a: Any) -> Json:
 
 
 def _numbers_body(split: Split) -> list[str]:
-    """Statements that find ``out`` from ``given``, both arrays of C."""
+    """Statements that fill ``found`` from ``given``."""
     used = {n.attr for n in Graph(split.shared).nodes() if n.op == "scalar"}
     known = {n.index: identifier(n.attr) for n in Graph(split.shared).nodes() if n.op == "scalar"}
-    names = Names({identifier(name) for name in split.given} | {"given", "found"})
+    names = Names({identifier(name) for name in split.given} | _ARRAYS)
     lines, values = Body(names, known, "const C", element=False, approximate="").emit(split.shared.values())
     return [
         *(
@@ -289,7 +291,9 @@ def _element_lines(
     split: Split, place: Mapping[str, int], results: Mapping[str, str], loads: set[str]
 ) -> Sequence[str]:
     nodes = split.elements.nodes()
-    names = Names({f"{name}_{what}" for name in (*place, *results) for what in ("ptr", "vec", "out")})
+    names = Names(
+        {f"{name}_{what}" for name in (*place, *results) for what in ("ptr", "vec", "out")} | _ARRAYS
+    )
     for n in nodes:
         if n.op == "scalar":
             names.reserve(identifier(n.attr))
