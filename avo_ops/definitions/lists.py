@@ -112,7 +112,8 @@ class ListDef(OverLists):
     The schema has lists of tensors first, those that are written marked ``(a!)``; then numbers, which are float, bool or
     ``Tensor?`` of one number. ``definition`` is the step of one tensor, pointwise. Its parameters are one for each list and one for
     each number, by keyword; a bool is 0 or 1. It returns what each written list gets, in order. Elements are float32, or float64
-    if any of a tensor's operands is; numbers are float64 tensors of no dims.
+    if any of a tensor's operands is; numbers are float64 tensors of no dims. What tensors hold afterwards that overlap others of a
+    call is undefined.
 
     Attributes:
         elements: the name of each list of the schema in the definition, ``{"params": "param"}``.
