@@ -23,7 +23,7 @@ from .jit import (
 from .registry import register_catalogue, reset_stats, stats, strict
 
 if TYPE_CHECKING:
-    from . import nn, testing
+    from . import nn, optim, testing
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "freeze",
     "load",
     "nn",
+    "optim",
     "reset_stats",
     "stats",
     "strict",
@@ -51,7 +52,7 @@ if os.environ.get("AVO_OPS_EMULATE", "0") not in ("", "0"):  # for the whole pro
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("nn", "testing"):
+    if name in ("nn", "optim", "testing"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -31,14 +31,18 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from .definitions import CATALOGUE, COMPOSITES
+    from .definitions import CATALOGUE, COMPOSITES, LISTS
     from .generator import build, document
     from .generator.pipeline import generate
 
     folder = args.out or build.generated_folder()
-    files = generate(CATALOGUE).files
+    files = generate(CATALOGUE, LISTS).files
     readme = document.readme(folder)
-    table = document.with_table(readme.read_text(), [*CATALOGUE, *COMPOSITES]) if readme.exists() else None
+    table = (
+        document.with_table(readme.read_text(), [*CATALOGUE, *LISTS, *COMPOSITES])
+        if readme.exists()
+        else None
+    )
     if args.check:
         wrong = build.stale(files, folder)
         if table is not None and table != readme.read_text():

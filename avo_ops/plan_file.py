@@ -11,6 +11,7 @@ have variants of the same tiles. The file says each of these once:
 - ``params`` stand with the family instead of each step; ``source`` only where a family shares another's template.
 - ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to. In one, ``cuda`` has a row ``[when,
   families of the steps, min_arch, limit]`` for each alternative, without a last 0 and null.
+- ``lists`` has the operators over lists of tensors as they are.
 - of an argument, ``optional`` and ``none`` only where they say something; of a CPU kernel, no empty list of scalars or
   sums.
 """
@@ -53,15 +54,15 @@ def of_data(data: Json, where: str) -> Json:
         )
     families = Families(data["families"], data["tables"])
     operators = [_operator_of(entry, families) for entry in data["operators"]]
-    return {"version": VERSION, "operators": operators, "families": families}
+    return {"version": VERSION, "operators": operators, "families": families, "lists": data.get("lists", [])}
 
 
-def text(operators: Sequence[Json], families: Mapping[str, Json]) -> str:
+def text(operators: Sequence[Json], families: Mapping[str, Json], lists: Sequence[Json] = ()) -> str:
     """The file of a plan."""
-    return _dump(data_of(operators, families))
+    return _dump(data_of(operators, families, lists))
 
 
-def data_of(operators: Sequence[Json], families: Mapping[str, Json]) -> Json:
+def data_of(operators: Sequence[Json], families: Mapping[str, Json], lists: Sequence[Json] = ()) -> Json:
     """A plan as its file has it."""
     tables: dict[str, int] = {}
     params = {
@@ -78,6 +79,7 @@ def data_of(operators: Sequence[Json], families: Mapping[str, Json]) -> Json:
         "families": {name: _family_to(name, f, params[name], tables) for name, f in families.items()},
         "columns": COLUMNS,
         "tables": [json.loads(table) for table in tables],
+        "lists": list(lists),
     }
 
 

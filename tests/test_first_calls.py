@@ -56,7 +56,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     plan = plan_file.load(FOLDER)
     cases = plan["operators"][0]["ops"][0]["cases"]
     assert cases[:1] == [cases[0]] and cases == list(cases) and cases != cases[:0] and cases != 1
-    (tmp_path / "plan.json").write_text(plan_file.text(plan["operators"], plan["families"]))
+    (tmp_path / "plan.json").write_text(plan_file.text(plan["operators"], plan["families"], plan["lists"]))
     assert (tmp_path / "plan.json").read_text() == (FOLDER / "plan.json").read_text()
 
 

@@ -21,6 +21,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "sympy",  # what torch states symbolic sizes in
         "avo_ops.definitions.record",
         "avo_ops.definitions.primitives",
+        "avo_ops.definitions.lists",
         "avo_ops.plan_file",
     ),
     "avo_ops.plan_file": (),
@@ -30,10 +31,11 @@ RULES: dict[str, tuple[str, ...]] = {
         "avo_ops.plan_file",
     ),  # and the other files of the generator
     "avo_ops.nn": ("torch", "avo_ops.registry"),
+    "avo_ops.optim": ("torch",),
     "avo_ops.jit": ("torch", "avo_ops.generator", "avo_ops.registry", "avo_ops.plan_file"),
     "avo_ops.testing": ("avo_ops.registry", "avo_ops.jit"),
     "avo_ops.__main__": ("avo_ops",),
-    "avo_ops": ("torch", "avo_ops.registry", "avo_ops.nn", "avo_ops.jit", "avo_ops.testing"),
+    "avo_ops": ("torch", "avo_ops.registry", "avo_ops.nn", "avo_ops.optim", "avo_ops.jit", "avo_ops.testing"),
     # These run while the package is built, where torch need not be importable.
     "avo_ops.generator.build": ("avo_ops.generator.nvrtc", "avo_ops.plan_file"),
     "avo_ops.generator.nvrtc": (),

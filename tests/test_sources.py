@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from avo_ops import plan_file
-from avo_ops.definitions import CATALOGUE
+from avo_ops.definitions import CATALOGUE, LISTS
 from avo_ops.generator import build, nvrtc
 from avo_ops.jit import GeneratorCompiler
 from avo_ops.registry.layout import NAMED as NAMED_DTYPES
@@ -75,8 +75,8 @@ def test_what_is_committed_is_fresh_and_the_same_everywhere() -> None:
     """Where sets have another order and the current folder is another. `make check-generated` compares in the usual way."""
     program = (
         "from avo_ops.generator.pipeline import generate\n"
-        "from tests.test_sources import CATALOGUE, FOLDER, PLAN, build\n"
-        "found = generate(CATALOGUE)\n"
+        "from tests.test_sources import CATALOGUE, FOLDER, LISTS, PLAN, build\n"
+        "found = generate(CATALOGUE, LISTS)\n"
         "assert found.plan == PLAN\n"
         "print(build.stale(found.files, FOLDER))"
     )
@@ -103,7 +103,8 @@ def test_stale_and_write(tmp_path: Path) -> None:
 
 def test_small_enough_for_a_review() -> None:
     paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
-    assert set(FOLDER.glob("cuda/*")) == {FOLDER / record["source"] for record in FAMILIES.values()}
+    sources = {record["source"] for record in FAMILIES.values()} | {build.list_source(r.name) for r in LISTS}
+    assert set(FOLDER.glob("cuda/*")) == {FOLDER / source for source in sources}
     assert sum(path.stat().st_size for path in paths) < 2_750_000
 
 
@@ -119,7 +120,8 @@ def cases(op: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[str, A
 def test_the_plan_states_the_catalogue() -> None:
     assert PLAN["version"] == plan_file.VERSION
     assert [o["name"] for o in PLAN["operators"]] == [record.name for record in CATALOGUE]
-    names = [op["name"] for op in OPS]
+    assert [entry["name"] for entry in PLAN["lists"]] == [record.name for record in LISTS]
+    names = [op["name"] for op in [*OPS, *PLAN["lists"]]]
     assert len(names) == len(set(names))
 
 
@@ -324,6 +326,7 @@ def test_every_family_is_used() -> None:
 
 def test_the_library_has_every_cpu_kernel() -> None:
     wanted = {case["cpu"]["symbol"] for op in OPS for case in op["cases"] if case["cpu"]}
+    wanted |= {entry["cpu"][kernel] for entry in PLAN["lists"] for kernel in ("numbers", "elements")}
     path = ROOT / "avo_ops" / "lib" / "libavo_cpu.so"
     if not path.exists():
         pytest.fail("the package is not built: make build")

@@ -1,10 +1,13 @@
 """What the operators compute: one module a family, math only.
 
-``CATALOGUE`` lists every record that becomes kernels, ``COMPOSITES`` those made of such operators.
+``CATALOGUE`` lists every record that becomes kernels, ``COMPOSITES`` those made of such operators, ``LISTS`` those over lists of
+tensors, which become kernels of their own class.
 """
 
 from . import activations, bias, dropout, gated, losses, normalization, position, quantization, softmax
 from .composites import COMPOSITES, Composite
+from .lists import ListDef, ListReduction, OverLists
+from .optimizers import LISTS
 from .record import FLAT, LAST, Columns, OpDef, Sample, along, groups, trailing
 
 CATALOGUE: tuple[OpDef, ...] = (
@@ -24,9 +27,13 @@ __all__ = [
     "COMPOSITES",
     "FLAT",
     "LAST",
+    "LISTS",
     "Columns",
     "Composite",
+    "ListDef",
+    "ListReduction",
     "OpDef",
+    "OverLists",
     "Sample",
     "along",
     "groups",

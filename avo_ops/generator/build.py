@@ -149,9 +149,34 @@ def source_inputs(source: str, arch: str) -> list[bytes]:
 def _unit_text(name: str) -> str:
     folder = generated_folder()
     plan = plan_file.load(folder)
+    if is_of_lists(plan, name):
+        return list_unit_text(name, folder)
     family = name if name in plan["families"] else name.rpartition("__")[0]
     (unit,) = [u for u in units_of(family, plan["families"][family]) if u.name == name]
     return unit.text(folder)
+
+
+def is_of_lists(plan: Mapping[str, Any], unit: str) -> bool:
+    """Whether a unit is of an operator over lists: that name, and the dtype of each operand."""
+    return any(entry["name"] == unit.rpartition("__")[0] for entry in plan["lists"])
+
+
+def list_unit_text(unit: str, folder: Path) -> str:
+    """The source of such a unit: the step of a tensor, and its kernel for these dtypes."""
+    name, _, dtypes = unit.rpartition("__")
+    source = (folder / list_source(name)).read_text()
+    return f"{source}\nAVO_LIST_KERNEL({unit}, {name}, {', '.join(dtypes.split('_'))})\n"
+
+
+def list_kernels(plan: Mapping[str, Any], unit: str) -> list[str]:
+    """The kernels of such a unit."""
+    (entry,) = [entry for entry in plan["lists"] if entry["name"] == unit.rpartition("__")[0]]
+    return [unit, f"{unit}_finish"] if entry["reduces"] else [unit]
+
+
+def list_source(name: str) -> str:
+    """Where the source of an operator over lists is, in ``generated/``."""
+    return f"cuda/{name}.cu"
 
 
 def file_name(unit: str, arch: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import plan_file
 from . import gcc
-from .build import family_source, generated_folder
+from .build import family_source, generated_folder, is_of_lists, list_kernels, list_unit_text
 
 FLAGS = (
     "-std=c++17", "-g1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
@@ -48,9 +48,12 @@ def limit(widths: Iterable[int] | None = None, dtypes: Iterable[str] | None = No
 
 
 def family_unit(family: str) -> str:
-    """The unit of a family of the catalogue."""
+    """The unit of a family of the catalogue, or of an operator over lists for some dtypes."""
     folder = generated_folder()
-    entry = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)["families"][family]
+    plan = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)
+    if is_of_lists(plan, family):
+        return unit(list_unit_text(family, folder), list_kernels(plan, family))
+    entry = plan["families"][family]
     of_runs = entry["class"] == "runs"
     served = {d: [v for v in rows if _serves(v, d, of_runs)] for d, rows in entry["variants"].items()}
     entry = {**entry, "variants": served}

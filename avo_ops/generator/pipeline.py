@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import plan_file
+from ..definitions.lists import OverLists
 from ..definitions.record import OpDef
 from . import emit_cpu
+from .build import list_source
 from .emit_cuda import Emitter
 from .ir import Graph, Span
+from .lists import generate_list
 from .plan import Argument, Case, Op, Plan, make_plan
 from .product import CpuKernel, Family, index_unit, translation_unit
 
@@ -47,7 +50,7 @@ class GeneratedOperator:
         return records
 
 
-def generate(records: Iterable[OpDef]) -> Generated:
+def generate(records: Iterable[OpDef], lists: Iterable[OverLists] = ()) -> Generated:
     """Everything that the records become. Pure: the same bytes on any machine.
 
     Raises:
@@ -62,16 +65,27 @@ def generate(records: Iterable[OpDef]) -> Generated:
         cpu.setdefault(_unit_of(one.plan), {}).update({k.symbol: k for k in one.cpu})
         operators.append(one.operator)
         families |= one.families
+    list_entries = []
+    for of_lists in map(generate_list, lists):
+        unit = cpu.setdefault(_module_of(of_lists.record), {})
+        unit.update({k.symbol: k for k in of_lists.cpu})
+        list_entries.append(of_lists.entry)
+        files[list_source(of_lists.record.name)] = of_lists.cuda
     for name, unit in cpu.items():
         files[f"cpu/{name}.cpp"] = translation_unit(name, list(unit.values()))
     files["cpu/index.cpp"] = index_unit(list(cpu))
     files |= {f"cuda/{f.template}.cu": f.text for f in families.values()}
     family_records = {f.name: _family_json(f) for f in families.values()}
-    files["plan.json"] = plan_file.text(operators, family_records)
+    files["plan.json"] = plan_file.text(operators, family_records, list_entries)
     return Generated(
         files,
         families,
-        {"version": plan_file.VERSION, "operators": operators, "families": family_records},
+        {
+            "version": plan_file.VERSION,
+            "operators": operators,
+            "families": family_records,
+            "lists": list_entries,
+        },
     )
 
 
@@ -105,7 +119,11 @@ def _unit_of(plan: Plan) -> str:
     """
     nodes = [n for op in plan.ops for case in op.cases for n in case.graph.nodes()]
     reduces = any(n.is_reduction and n.attr == Span.COLS for n in nodes)
-    return plan.record.name if reduces else plan.record.definition.__module__.rpartition(".")[2]
+    return plan.record.name if reduces else _module_of(plan.record)
+
+
+def _module_of(record: OpDef | OverLists) -> str:
+    return record.definition.__module__.rpartition(".")[2]
 
 
 def _operator_json(plan: Plan, ops: list[Json]) -> Json:

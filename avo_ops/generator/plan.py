@@ -136,7 +136,8 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
         for name in (a.name, *record.parts.get(a.name, ())):
-            if name in (*record.results, "grad", "mask") or name.startswith("grad_"):
+            of_backward = name in ("grad", "mask") or name.startswith("grad_")
+            if name in record.results or (of_backward and record.differentiation == "kernels"):
                 raise ValueError(
                     f"{record.name}: rename the argument {name}: a result or an argument of the backward is called so"
                 )
@@ -474,6 +475,28 @@ def _check_normal_form(
             record,
             TraceError(f"{record.name} cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems))),
         )
+
+
+def pointwise_graph(record: OpDef) -> Graph:
+    """The graph of a pointwise record that has one pattern and no gradients. A result that others use is not rounded for them.
+
+    Raises:
+        TraceError: the definition cannot become a kernel.
+    """
+    arguments = parse_schema(record)
+    (pattern,) = _patterns(arguments)
+    builder = Builder(rules=local_rules)
+    joint, _ = _joint(record, arguments, pattern, (), builder)
+    graph = _case_graph(builder, joint.results)
+    knows_place = [n for n in graph.nodes() if n.is_reduction or n.op in ("size", "column")]
+    if knows_place:
+        raise _located(
+            record,
+            TraceError(
+                f"{knows_place[0].source}: {record.name} must treat each element alone, without {knows_place[0].op}"
+            ),
+        )
+    return graph
 
 
 def make_plan(record: OpDef, differentiate: bool = True) -> Plan:

@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 
 from .. import plan_file
-from ..definitions import CATALOGUE, COMPOSITES
+from ..definitions import CATALOGUE, COMPOSITES, LISTS
 from . import native_library
 from .accelerator import direct_call
 from .counters import note_definition, note_empty, reset_stats, stats, strict, strict_from_environment
 from .dynamic import register_dynamic
-from .explain import Explanation, explain, remember, remember_composite, size_text
+from .explain import Explanation, explain, remember, remember_composite, remember_list, size_text
+from .lists import register_list
 from .plan import generated_folder, operator_from_json
 from .register import register_composite, register_operator
 from .store import Compiler, KernelStore, default_cache_folder
@@ -81,6 +82,10 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
         operator = operator_from_json(entry)
         register_operator(library, operator, records[entry["name"]])
         remember(NAMESPACE, operator)
+    of_lists = {record.name: record for record in LISTS}
+    for entry in plan["lists"]:
+        register_list(library, entry, of_lists[entry["name"]])
+        remember_list(NAMESPACE, entry["name"])
     for composite in COMPOSITES:
         register_composite(library, composite)
         remember_composite(NAMESPACE, composite)

@@ -62,13 +62,13 @@ _empties: Counter[str] = Counter()
 def noted(name: str, definition: Callable[..., Any], reason: str) -> Callable[..., Any]:
     """``definition`` of the op ``name``, counted; in strict mode it raises instead and says the reason."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         if _strict:
             short = name.partition("::")[2]
             raise RuntimeError(f"{short}: strict mode: the definition would run, not a kernel: {reason}")
         with _mutex:
             _definitions[name] += 1
-        return definition(*args)
+        return definition(*args, **kwargs)
 
     return run
 

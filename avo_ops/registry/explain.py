@@ -30,6 +30,7 @@ _UNALIGNED = {
 
 _operators: dict[str, tuple[Operator, Op]] = {}
 _composites: dict[str, Composite] = {}
+_of_lists: set[str] = set()
 
 
 def remember(namespace: str, operator: Operator) -> None:
@@ -41,6 +42,11 @@ def remember(namespace: str, operator: Operator) -> None:
 def remember_composite(namespace: str, composite: Composite) -> None:
     """Make an operator that calls others known to :func:`explain`."""
     _composites[f"{namespace}::{composite.name}"] = composite
+
+
+def remember_list(namespace: str, name: str) -> None:
+    """Make an operator over lists known, of which :func:`explain` says that it cannot describe it."""
+    _of_lists.add(f"{namespace}::{name}")
 
 
 @dataclass(frozen=True)
@@ -251,6 +257,10 @@ def _name_of(op: Any) -> str:
         name = op._qualified_op_name
     else:
         name = str(op) if "::" in str(op) else f"avo::{op}"
+    if name in _of_lists:
+        raise ValueError(
+            f"{name} is over lists of tensors, whose calls are not described; avo_ops.stats() says what ran"
+        )
     if name not in _operators and name not in _composites:
         known = sorted({*_operators, *_composites})
         raise ValueError(f"there is no operator {name}; there are {', '.join(known)}")

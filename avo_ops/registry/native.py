@@ -222,6 +222,30 @@ def table_text(operator: Record, families: Mapping[str, Record], namespace: str 
     return "\n".join(lines) + "\n"
 
 
+def _list_lines(entry: Record, namespace: str) -> Iterable[str]:
+    yield _line("op", namespace, entry["name"], entry["definition"], entry["shared"])
+    for arg in entry["arguments"]:
+        absent = [repr(arg["absent"])] if arg["kind"] == "tensor" else []
+        yield _line("arg", arg["name"], arg["kind"], *absent)
+    floats = [arg["name"] for arg in entry["arguments"] if arg["kind"] == "float"]
+    for overload, schema in entry["overloads"].items():
+        tensors = [name for name in floats if re.search(rf"\bTensor {name}\b", schema)]
+        yield _line("overload", overload, *tensors)
+    cpu = entry["cpu"]
+    if entry["reduces"]:
+        yield _line("reduces")
+    yield _line("numbers", cpu["numbers"])
+    yield _line("elements", cpu["elements"], cpu["buffers"])
+    yield _line("operands", *cpu["operands"])
+    yield _line("scalars", *cpu["scalars"])
+
+
+def lists_text(entries: Iterable[Record], namespace: str = "avo") -> str:
+    """The table of the operators over lists of plan.json (csrc/runtime/list_table.h)."""
+    lines = ["lists 1", *(line for entry in entries for line in _list_lines(entry, namespace))]
+    return "\n".join(lines) + "\n"
+
+
 def _contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     strides: list[int] = []
     stride = 1
@@ -271,6 +295,7 @@ class Native:
         text = ctypes.c_char_p
         for name, arguments, result in (
             ("avo_register_operator", [text], text),
+            ("avo_register_lists", [text], text),
             ("avo_declare_op", [text], text),
             ("avo_add_tables", [text], text),
             ("avo_set_table_source", [_TableSourceC], None),
@@ -311,6 +336,14 @@ class Native:
         """
         text = table_text(operator, families, namespace) if text is None else text
         self._check(self._lib.avo_register_operator(text.encode()))
+
+    def register_lists(self, entries: Iterable[Record], namespace: str = "avo") -> None:
+        """Registers the CPU and CUDA kernels of operators over lists, as ``register`` does.
+
+        Raises:
+            NativeError: a record is not consistent.
+        """
+        self._check(self._lib.avo_register_lists(lists_text(entries, namespace).encode()))
 
     def declare(self, op: str) -> None:
         """Registers the CPU and CUDA kernels of an op ("avo::gelu"), whose table is asked for when it is first called.

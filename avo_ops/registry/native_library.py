@@ -59,6 +59,10 @@ def connect(plan: Mapping[str, Any], resolver: KernelResolver, library: torch.li
             native.add_tables({**operator, "ops": without_cases}, {}, library.ns)
 
     native.set_table_source(give_tables)
+    try:
+        native.register_lists(plan["lists"], library.ns)
+    except NativeError as error:
+        _warn(f"avo_ops: operators over lists run by their definitions: {error}")
     if accelerator.connect(native):
         accelerator.register_kernels(library, operators)
     else:

@@ -73,6 +73,8 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_scaled_masked_softmax_rows[];
 AVO_HIDDEN extern const int kernels_scaled_masked_softmax_rows_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_softmax_with_sink[];
 AVO_HIDDEN extern const int kernels_softmax_with_sink_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_optimizers[];
+AVO_HIDDEN extern const int kernels_optimizers_count;
 
 static constexpr int kMost = 1024;
 static AvoKernelEntry all[kMost];
@@ -121,6 +123,7 @@ extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int
   at = gather(kernels_softcap_softmax, kernels_softcap_softmax_count, at);
   at = gather(kernels_scaled_masked_softmax_rows, kernels_scaled_masked_softmax_rows_count, at);
   at = gather(kernels_softmax_with_sink, kernels_softmax_with_sink_count, at);
+  at = gather(kernels_optimizers, kernels_optimizers_count, at);
   *count = at;
   return all;
 }

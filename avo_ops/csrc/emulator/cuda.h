@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -18,6 +19,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 // The thread-local storage of a library is its shared memory: found, filled and exchanged as one range of bytes. Used:
 // the engine writes it too, so g++ must not conclude that a variable without a store is zero.
 #define __shared__ static thread_local __attribute__((used))

@@ -8,6 +8,7 @@
 #include "cuda_kernels.h"
 #include "describe.h"
 #include "emulation.h"
+#include "list_table.h"
 #include "message.h"
 #include "registry.h"
 #include "run.h"
@@ -37,6 +38,11 @@ template <class F> const char *error_of(F f) {
 // Registers the operators of a table (its text form is in table_parse.cpp) for CPU and CUDA.
 AVO_API const char *avo_register_operator(const char *table) {
   return error_of([&] { avo::register_tables(table); });
+}
+
+// The same for operators over lists of tensors (list_table.h).
+AVO_API const char *avo_register_lists(const char *table) {
+  return error_of([&] { avo::register_lists(table); });
 }
 
 // For what registry.h says of the functions of these names: kernels now, the table when it is first needed.

@@ -1,8 +1,11 @@
 // Translation of dtypes. torch's codes are asked from torch itself, so that no number of its ABI is assumed.
 #include "dtype.h"
 
+#include <bit>
+
 #include <torch/csrc/stable/c/shim.h>
 #include <torch/headeronly/core/ScalarType.h>
+#include <torch/headeronly/util/Half.h>
 
 namespace avo {
 namespace {
@@ -28,6 +31,12 @@ Dtype dtype_of_short_name(const std::string &name) {
   for (int i = 0; i < kAllDtypes; ++i)
     if (name == kShortNames[i]) return static_cast<Dtype>(i);
   return Dtype::None;
+}
+
+double half_value(Dtype dtype, uint16_t bits) {
+  if (dtype == Dtype::F16)
+    return static_cast<float>(torch::headeronly::Half(bits, torch::headeronly::Half::from_bits()));
+  return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
 Dtype dtype_from_torch(int32_t code) {

@@ -47,6 +47,9 @@ inline Dtype promote(Dtype a, Dtype b) {
   return a == Dtype::F64 || b == Dtype::F64 ? Dtype::F64 : Dtype::F32;
 }
 
+// A number of 16 bits.
+double half_value(Dtype dtype, uint16_t bits);
+
 Dtype dtype_from_torch(int32_t code);
 int32_t dtype_to_torch(Dtype dtype);
 // "bfloat16", "int64", ... for messages.

@@ -42,7 +42,8 @@ public:
 
   void *kernel(const Family &family, const Variant &variant) override { return cuda_kernel(family, variant, target_); }
 
-  void launch(const Op &op, const Variant &variant, const uint32_t (&grid)[3], void *kernel, void **params) override {
+  void launch(const std::string &op, const Variant &variant, const uint32_t (&grid)[3], void *kernel,
+              void **params) override {
     cuda::LaunchConfig config{};
     cuda::LaunchAttribute attributes[2]{};
     if (variant.cluster > 1) {
@@ -65,7 +66,7 @@ public:
     config.attributes = attributes;
     if (cuda::Result error =
             cuda::driver()->cuLaunchKernelEx(&config, static_cast<cuda::Kernel>(kernel), params, nullptr))
-      fail(op.name, ": launch of ", variant.symbol, " failed: ", cuda::error_text(error));
+      fail(op, ": launch of ", variant.symbol, " failed: ", cuda::error_text(error));
   }
 
 private:

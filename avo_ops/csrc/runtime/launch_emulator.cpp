@@ -54,7 +54,8 @@ public:
     std::memset(tensor.data(), options_.fill, static_cast<size_t>(tensor.storage_bytes()));
   }
 
-  void launch(const Op &, const Variant &variant, const uint32_t (&grid)[3], void *kernel, void **params) override {
+  void launch(const std::string &, const Variant &variant, const uint32_t (&grid)[3], void *kernel,
+              void **params) override {
     emulator::Launch launch;
     launch.grid = {grid[0], grid[1], grid[2]};
     launch.block.x = static_cast<unsigned>(variant.block);

@@ -15,7 +15,9 @@ public:
   virtual void *kernel(const Family &family, const Variant &variant) = 0;
   // Memory that no kernel has written yet.
   virtual void allocated(const OwnedTensor &) {}
-  virtual void launch(const Op &op, const Variant &variant, const uint32_t (&grid)[3], void *kernel, void **params) = 0;
+  // `op`: who speaks in an error.
+  virtual void launch(const std::string &op, const Variant &variant, const uint32_t (&grid)[3], void *kernel,
+                      void **params) = 0;
 };
 
 // Each for one call on one thread; null when this torch or machine has no CUDA.

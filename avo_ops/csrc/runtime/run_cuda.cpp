@@ -49,7 +49,7 @@ bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
     const StepPlan &step = plan.steps[s];
     LaunchParams params;
     fill_params(plan, step, args, data, step.workspace >= 0 ? workspaces[step.workspace].data() : nullptr, params);
-    launcher->launch(op, *step.use->variant, step.grid, kernels[s], params.pointers);
+    launcher->launch(op.name, *step.use->variant, step.grid, kernels[s], params.pointers);
     step.use->calls.fetch_add(1, std::memory_order_relaxed);
   }
   for (int k = 0; k < count; ++k)

@@ -27,10 +27,24 @@ StableIValue list_item(StableIValue value, size_t i) {
 }
 
 void read_tensor(const Op &op, const ArgSpec &spec, AtenTensorHandle handle, TensorView &view) {
+  if (!read_view(handle, view)) fail(op.subject, ": ", spec.name, " must be a tensor, but is None");
+}
+
+void read_str(const Op &op, const ArgSpec &spec, StableIValue value, Argument &arg) {
+  size_t length = 0;
+  const char *text = nullptr;
+  check_shim(torch_string_length(as<StringHandle>(value), &length) | torch_string_c_str(as<StringHandle>(value), &text),
+             "access to a string");
+  arg.integer = choice_of(op, spec, text, length);
+}
+
+} // namespace
+
+bool read_view(AtenTensorHandle handle, TensorView &view) {
   static const int32_t cuda = aoti_torch_device_type_cuda();
   bool defined = false; // None for a Tensor arrives as an undefined one
   check_shim(aoti_torch_is_defined(handle, &defined), "access to a tensor");
-  if (!defined) fail(op.subject, ": ", spec.name, " must be a tensor, but is None");
+  if (!defined) return false;
   int64_t ndim = 0;
   int64_t *sizes = nullptr, *strides = nullptr;
   int32_t device_type = 0;
@@ -45,17 +59,8 @@ void read_tensor(const Op &op, const ArgSpec &spec, AtenTensorHandle handle, Ten
   view.strides = strides;
   view.dtype = dtype_from_torch(view.torch_dtype);
   view.cuda = device_type == cuda;
+  return true;
 }
-
-void read_str(const Op &op, const ArgSpec &spec, StableIValue value, Argument &arg) {
-  size_t length = 0;
-  const char *text = nullptr;
-  check_shim(torch_string_length(as<StringHandle>(value), &length) | torch_string_c_str(as<StringHandle>(value), &text),
-             "access to a string");
-  arg.integer = choice_of(op, spec, text, length);
-}
-
-} // namespace
 
 AtenTensorHandle StackArguments::tensor(int arg) const {
   StableIValue value = stack_[arg];

@@ -8,6 +8,9 @@
 
 namespace avo {
 
+// What a handle refers to; false for None.
+bool read_view(AtenTensorHandle handle, TensorView &view);
+
 // Owns the arguments on the stack until release: a boxed kernel must free what it was given.
 class StackArguments {
 public:

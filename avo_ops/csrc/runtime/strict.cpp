@@ -31,9 +31,16 @@ void check_copies(const Plan &plan) {
 }
 
 void check_definition(const Plan &plan) {
-  if (current() == Strict::Off) return;
-  fail(plan.op->name, ": strict mode: the definition would run, not a kernel: ",
-       plan.outcome == Outcome::Definition ? plan.reason : "its kernel is not there or could not be loaded");
+  check_definition(plan.op->name, plan.outcome == Outcome::Definition ? plan.reason : kNoKernel);
+}
+
+void check_copy(const std::string &op, const std::string &operand) {
+  if (current() == Strict::Copies)
+    fail(op, ": strict mode: ", operand, " would be copied: its kernel does not take these strides");
+}
+
+void check_definition(const std::string &op, const char *reason) {
+  if (current() != Strict::Off) fail(op, ": strict mode: the definition would run, not a kernel: ", reason);
 }
 
 } // namespace avo

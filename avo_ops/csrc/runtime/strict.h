@@ -15,4 +15,10 @@ void check_copies(const Plan &plan);
 // Raises in strict mode, for a call whose definition is about to run.
 void check_definition(const Plan &plan);
 
+// The same for an operand, and for a call, of an op of this name.
+void check_copy(const std::string &op, const std::string &operand);
+void check_definition(const std::string &op, const char *reason);
+
+inline constexpr const char *kNoKernel = "its kernel is not there or could not be loaded";
+
 } // namespace avo
