@@ -119,8 +119,8 @@ def check_call(name: str, call: dict[str, Any], dtype: torch.dtype, device: str,
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_values_and_gradients_at_every_width(name: str, dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
-    for n in WIDTHS:
-        for m in (1, 5, 37):
+    for i, n in enumerate(WIDTHS):
+        for m in (5, 1 if i % 2 else 37):
             for call in calls(RECORDS[name], m, n):
                 if (m == 37 or n > 200) and any(
                     v is None for k, v in call.items() if k in ("weight", "bias")
@@ -145,7 +145,9 @@ def test_values_and_gradients(name: str, dtype: torch.dtype, device: str) -> Non
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_wide_rows(name: str, dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
-    for n in WIDE:
+    # Tails and the order of sums are those of the other dtype on the CPU, where both are computed in float32.
+    widths = WIDE if dtype == torch.float32 or device == "cuda" else WIDE[::4]
+    for n in widths:
         check_call(name, calls(RECORDS[name], 3, n)[-1], dtype, device, scale=2.0)
 
 
