@@ -453,10 +453,13 @@ def families_of(name: str) -> int:
 
 
 def has_many(name: str) -> bool:
-    """Whether an operator has many families or kernels, as norms have."""
-    found = families(name)
-    kernels = sum(len(rows) for family in found for rows in FAMILIES[family]["variants"].values())
-    return len(found) > MANY_FAMILIES or kernels > MANY_KERNELS
+    """Whether an operator has many families or kernels, as norms have, or is one: sums over rows that a cluster shares."""
+    found = [FAMILIES[family] for family in families(name)]
+    variants = [[v for rows in family["variants"].values() for v in rows] for family in found]
+    of_norms = any(
+        family["sums"] and v["cluster"] > 1 for family, rows in zip(found, variants, strict=True) for v in rows
+    )
+    return len(found) > MANY_FAMILIES or sum(map(len, variants)) > MANY_KERNELS or of_norms
 
 
 def chosen() -> list[str]:
