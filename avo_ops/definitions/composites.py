@@ -524,8 +524,8 @@ QK_NORM_ROPE = Composite(
             ((2, 5, 4, 20), (2, 5, 2, 20), (5, 1, 8), (5, 1, 8), (20,), (20,)), {"scale": "one_plus_weight"}
         ),
         Sample(
-            ((2, 4, 5, 16), (2, 2, 5, 16), (9, 8), (9, 8), (16,)),
-            {"position_ids": Whole((2, 1, 5), 9), "scale": "one_plus_weight"},
+            ((2, 4, 5, 16), (2, 2, 5, 16), (70, 8), (70, 8), (16,)),
+            {"position_ids": Whole((2, 1, 5), 70), "scale": "one_plus_weight"},
         ),
     ),
 )
