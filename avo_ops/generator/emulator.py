@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import plan_file
 from . import gcc
-from .build import family_source, generated_folder
+from .build import STRIDED, family_source, generated_folder, unit_text
 
 FLAGS = (
     "-std=c++17", "-g1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
@@ -48,7 +48,9 @@ def limit(widths: Iterable[int] | None = None, dtypes: Iterable[str] | None = No
 
 
 def family_unit(family: str) -> str:
-    """The unit of a family of the catalogue."""
+    """The unit of a family of the catalogue; or of one kernel, if that is made for operands of several row strides."""
+    if family.endswith(STRIDED):
+        return unit(unit_text(family), [family])
     folder = generated_folder()
     entry = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)["families"][family]
     of_runs = entry["class"] == "runs"

@@ -75,14 +75,25 @@ def _check_known(unit: str) -> None:
         )
 
 
+def _text_of(unit: str) -> str | None:
+    """The text of a unit of a compiled function's kernels, each of which is one."""
+    from ..generator import build
+
+    symbol = unit.removesuffix(build.STRIDED)
+    if symbol not in _units or symbol == unit:
+        return _units.get(unit)
+    return build.with_row_strides(_units[symbol], symbol)
+
+
 class GeneratorCompiler:
     """Units of CUDA kernels, by the generator and NVRTC."""
 
     def inputs(self, unit: str, arch: str) -> Sequence[bytes]:
         from ..generator import build
 
-        if unit in _units:
-            return build.source_inputs(_units[unit], arch)
+        text = _text_of(unit)
+        if text is not None:
+            return build.source_inputs(text, arch)
         _check_known(unit)
         return build.unit_inputs(unit, arch)
 
@@ -90,11 +101,8 @@ class GeneratorCompiler:
         from ..generator import build
 
         check_may_compile(f"the kernel {unit} for {arch}")
-        return (
-            build.compile_source(unit, _units[unit], arch)
-            if unit in _units
-            else build.compile_unit(unit, arch)
-        )
+        text = _text_of(unit)
+        return build.compile_unit(unit, arch) if text is None else build.compile_source(unit, text, arch)
 
 
 class EmulatorCompiler:
@@ -115,6 +123,9 @@ class EmulatorCompiler:
     def _unit(name: str) -> str:
         from ..generator import emulator
 
+        text = _text_of(name)
+        if text is not None:  # of one kernel, made for operands of several row strides
+            return emulator.unit(text, [name])
         if name not in _families:
             _check_known(name)
             return emulator.family_unit(name)
