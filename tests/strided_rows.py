@@ -96,6 +96,10 @@ def softmax(n: int, **more: Any) -> Call:
     return Call(lambda x: ops.softmax(x, -1), heads(n, small=n > 1000), {"x": of_projection}, **more)
 
 
+def compiled(x: Tensor, w: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1.0) * w
+
+
 CALLS: dict[str, Call] = {
     # Rows that few threads hold and the next ones; of whole chunks, of none, an element at a time.
     "norm 128": norm(128),
@@ -114,6 +118,7 @@ CALLS: dict[str, Call] = {
     ),
     "swiglu": Call(ops.swiglu, heads(24), {"gate": of_projection, "up": behind_positions}),
     "bias_gelu": Call(ops.bias_gelu, heads(24), {"x": behind_positions, "bias": (24,)}),
+    "compiled": Call(avo_ops.compile(compiled), heads(24), {"x": of_projection, "w": (24,)}),
     # Sums over runs of columns.
     "group_norm": Call(
         lambda x, w, b: ops.group_norm(x, 3, w, b), (2, 6, 10), {"x": of_channels, "w": (6,), "b": (6,)}
