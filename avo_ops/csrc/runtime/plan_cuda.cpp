@@ -118,8 +118,7 @@ void make_flat(Plan &plan) {
 // them: more strides than kMaxStrides, or more rows than its arithmetic holds.
 int most_strides(const Plan &plan) { return plan.target.strided && plan.M <= INT32_MAX ? kMaxStrides : 1; }
 
-// Finds where the rows of an MN operand lie; false if it must be copied. Of results each row dim goes on where the next
-// one ends.
+// Finds where the rows of an MN operand lie; false if it must be copied. A result has one stride.
 bool find_rows(const Plan &plan, Operand &operand, bool is_return) {
   const int64_t *strides = operand.kernel_strides();
   if (!merged_stride(plan.sizes, strides, plan.order, plan.column_begin, plan.ndim, &operand.col_stride) ||
