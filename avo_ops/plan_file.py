@@ -4,13 +4,14 @@ In memory a plan repeats itself: all cases of an operator with equal graphs say 
 have variants of the same tiles. The file says each of these once:
 
 - ``tables``: lists of variants for one pair of dtypes, which families refer to by position. A row has the values that
-  ``columns`` names; ``symbol`` without the family's name before it, ``instantiate`` the arguments of AVO_KERNEL after
-  the symbol, ``alone`` for a variant that is a unit of its own; zeros at the end are left out, and ``max_n`` is null for
-  any width. ``[position, name]`` says that its other rows are in the unit of that name, to be put after the family's;
+  ``columns`` names: ``instantiate`` the arguments of AVO_KERNEL after the symbol, which follows from them
+  (``symbol_of``), ``alone`` for a variant that is a unit of its own; zeros at the end are left out, and ``max_n`` is null
+  for any width. ``[position, name]`` says that its other rows are in the unit of that name, to be put after the family's;
   else they are in the family's own, which is packaged.
 - ``params`` stand with the family instead of each step; ``source`` only where a family shares another's template.
 - ``graphs`` of an operator, which its cases ``[key, returns, position]`` refer to. In one, ``cuda`` has a row ``[when,
-  families of the steps, min_arch, limit]`` for each alternative, without a last 0 and null.
+  families of the steps, min_arch, limit]`` for each alternative, without a last 0 and null. An operator that has all of
+  another one's has its name in their place.
 - ``lists`` has the operators over lists of tensors as they are.
 - of an argument, ``optional`` and ``none`` only where they say something; of a CPU kernel, no empty list of scalars or
   sums.
@@ -25,11 +26,24 @@ from typing import Any
 
 Json = dict[str, Any]
 
-VERSION = 3
+VERSION = 4
 ANY = 1 << 62  # the widest row of a variant that takes any
 COLUMNS = (
-    "symbol", "instantiate", "min_n", "max_n", "exact", "block", "rows", "vec", "cols", "persist", "cluster", "smem", "alone",
+    "instantiate", "min_n", "max_n", "exact", "block", "rows", "vec", "cols", "persist", "cluster", "smem", "alone",
 )  # fmt: skip
+# What a kernel is for, as its template is told it and as its name says it, if not a number of columns.
+_KINDS = {"0": "", "kSingly": "_odd", "kWholeChunks": "_chunks"}
+
+
+def symbol_of(family: str, arguments: str) -> str:
+    """The name of a kernel, by the arguments of AVO_KERNEL after it: block, blocks of an SM, dtypes, and mostly the tile."""
+    _, _, *found = arguments.split(", ")
+    dtypes = [word for word in found if word[0] in "bf" and word[-1].isdigit()]
+    tile = found[len(dtypes) :]
+    if tile:
+        threads, vectors, kind, _ = tile
+        tile = [f"t{threads}x{vectors}{_KINDS.get(kind, f'_n{kind}')}"]
+    return f"{family}__{'_'.join([*dtypes, *tile])}"
 
 
 def load(folder: Path) -> Json:
@@ -53,7 +67,13 @@ def of_data(data: Json, where: str) -> Json:
             f"avo_ops: {where} has version {data.get('version')}; this package reads {VERSION}"
         )
     families = Families(data["families"], data["tables"])
-    operators = [_operator_of(entry, families) for entry in data["operators"]]
+    graphs = {entry["name"]: entry["graphs"] for entry in data["operators"]}
+    operators = []
+    for entry in data["operators"]:
+        own = entry["graphs"]
+        operators.append(
+            _operator_of({**entry, "graphs": graphs[own] if isinstance(own, str) else own}, families)
+        )
     return {"version": VERSION, "operators": operators, "families": families, "lists": data.get("lists", [])}
 
 
@@ -75,7 +95,7 @@ def data_of(operators: Sequence[Json], families: Mapping[str, Json], lists: Sequ
     }
     return {
         "version": VERSION,
-        "operators": [_operator_to(operator) for operator in operators],
+        "operators": _operators_to(operators),
         "families": {name: _family_to(name, f, params[name], tables) for name, f in families.items()},
         "columns": COLUMNS,
         "tables": [json.loads(table) for table in tables],
@@ -144,7 +164,7 @@ def _family_to(name: str, family: Json, params: list[list[str]], tables: dict[st
 def _variant_of(family: str, row: list[Any], unit: list[str]) -> Json:
     variant = dict(zip(COLUMNS, [*row, *[0] * (len(COLUMNS) - len(row))], strict=True))
     variant["max_n"] = ANY if variant["max_n"] is None else variant["max_n"]
-    symbol = variant["symbol"] = f"{family}__{variant['symbol']}"
+    symbol = variant["symbol"] = symbol_of(family, variant["instantiate"])
     variant["instantiate"] = f"AVO_KERNEL({symbol}, {variant['instantiate']})"
     variant["unit"] = symbol if variant.pop("alone") else f"{family}__{unit[0]}" if unit else None
     return variant
@@ -154,10 +174,11 @@ def _variant_to(family: str, variant: Json) -> list[Any]:
     symbol = variant["symbol"]
     row = {
         **variant,
-        "symbol": symbol.removeprefix(f"{family}__"),
         "instantiate": variant["instantiate"].removeprefix(f"AVO_KERNEL({symbol}, ").removesuffix(")"),
         "alone": int(variant["unit"] == symbol),
     }
+    if symbol_of(family, row["instantiate"]) != symbol:
+        raise AssertionError(f"{symbol} is not the name of a kernel of {row['instantiate']}")
     row["max_n"] = None if variant["max_n"] == ANY else variant["max_n"]
     values = [row[column] for column in COLUMNS]
     while values[-1] == 0:
@@ -206,6 +227,16 @@ def _operator_of(entry: Json, families: Families) -> Json:
         for op in entry["ops"]
     ]
     return {**{k: v for k, v in entry.items() if k != "graphs"}, "ops": ops}
+
+
+def _operators_to(operators: Sequence[Json]) -> list[Json]:
+    owners: dict[str, str] = {}  # of graphs
+    entries = []
+    for operator in operators:
+        entry = _operator_to(operator)
+        owner = owners.setdefault(json.dumps(entry["graphs"]), entry["name"])
+        entries.append(entry if owner == entry["name"] else {**entry, "graphs": owner})
+    return entries
 
 
 def _operator_to(operator: Json) -> Json:

@@ -94,23 +94,23 @@ def _is_named(op: Any, dtype: str) -> bool:
     return dtype in NAMED or any(a["name"] == dtype and a["kind"] == "str" for a in op["args"])
 
 
-def representatives() -> list[str]:
-    """Operators that have all facts of the catalogue together, of long formulas: for what does not depend on the formula."""
+def representatives(names: Sequence[str]) -> list[str]:
+    """Those that have all facts of these operators together, of long formulas: for what does not depend on the formula."""
 
     def length(name: str) -> int:
         return sum(len(c["expression"]["nodes"]) for op in OPERATORS[name]["ops"] for c in op["cases"])
 
-    facts = {name: structure(name) for name in RECORDS}
+    facts = {name: structure(name) for name in names}
     missing: set[Any] = set().union(*facts.values())
     chosen: set[str] = set()
     while missing:
-        best = max(RECORDS, key=lambda name: (len(facts[name] & missing), length(name)))
+        best = max(names, key=lambda name: (len(facts[name] & missing), length(name)))
         chosen.add(best)
         missing -= facts[best]
-    return [name for name in RECORDS if name in chosen]
+    return [name for name in names if name in chosen]
 
 
-REPRESENTATIVES = representatives()
+REPRESENTATIVES = representatives(list(RECORDS))
 OTHERS = [name for name in RECORDS if name not in REPRESENTATIVES]
 
 

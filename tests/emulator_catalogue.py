@@ -40,6 +40,7 @@ from catalogue import (
     number,
     of_positive,
     real,
+    representatives,
     saves_a_result,
     steps_off,
 )
@@ -453,10 +454,15 @@ def families_of(name: str) -> int:
 
 
 def has_many(name: str) -> bool:
-    """Whether an operator has many families or kernels, as norms have."""
-    found = families(name)
-    kernels = sum(len(rows) for family in found for rows in FAMILIES[family]["variants"].values())
-    return len(found) > MANY_FAMILIES or kernels > MANY_KERNELS
+    """Whether an operator has many families or kernels, as norms have, or is one: sums over rows that a cluster shares."""
+    found = [FAMILIES[family] for family in families(name)]
+    variants = [[v for rows in family["variants"].values() for v in rows] for family in found]
+    of_norms = any(
+        family["sums"] and v["cluster"] > 1
+        for family, rows in zip(found, variants, strict=True)
+        for v in rows
+    )
+    return len(found) > MANY_FAMILIES or sum(map(len, variants)) > MANY_KERNELS or of_norms
 
 
 def chosen() -> list[str]:
@@ -473,10 +479,11 @@ def chosen() -> list[str]:
     many = [name for name in RECORDS if has_many(name)]
     with_sums = [n for n in many if RECORDS[n].packaged and any(FAMILIES[f]["sums"] for f in families(n))]
     kept = min(with_sums, key=simplest)
-    scaled = sorted((n for n in REPRESENTATIVES if "scale" in RECORDS[n].results), key=families_of)
     if EVERYTHING:
         return REPRESENTATIVES
-    return [n for n in RECORDS if n == kept or (n in REPRESENTATIVES and n not in (*many, *scaled[1:]))]
+    few = representatives([name for name in RECORDS if name not in many])
+    scaled = sorted((n for n in few if "scale" in RECORDS[n].results), key=families_of)
+    return [n for n in RECORDS if n == kept or (n in few and n not in scaled[1:])]
 
 
 def others(part: int = 0, parts: int = 1) -> list[str]:

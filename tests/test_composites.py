@@ -10,8 +10,10 @@ import pytest
 import torch
 from catalogue import DEVICES, RELATIVE, real
 
+import avo_ops
 from avo_ops import testing
 from avo_ops.definitions import COMPOSITES, Composite
+from avo_ops.definitions.composites import QK_NORM_ROPE
 from avo_ops.definitions.random import philox, uniform
 from avo_ops.definitions.record import Whole
 
@@ -484,3 +486,112 @@ def test_dropout_under_checkpointing() -> None:
     torch.manual_seed(3)
     (got,) = torch.autograd.grad(checkpoint(block, x, use_reentrant=False).square().sum(), x)
     assert torch.equal(got, want)
+
+
+# ---- norms of heads before a rotation ----
+
+
+def _heads(dtype: torch.dtype, width: int = 16) -> dict[str, torch.Tensor]:
+    shapes = {"q": (2, 5, 4, width), "k": (2, 5, 2, width), "cos": (5, 1, 8), "sin": (5, 1, 8)}
+    made = {name: torch.randn(shape).to(dtype) for name, shape in shapes.items()}
+    weights = {name: torch.randn(width).to(dtype) for name in ("q_weight", "k_weight")}
+    return {**made, **weights}
+
+
+def _value_and_gradients(function: Any, arguments: dict[str, Any], **more: Any) -> list[torch.Tensor]:
+    leaves = {k: v.detach().requires_grad_(k not in ("cos", "sin")) for k, v in arguments.items()}
+    outs = function(**leaves, **more)
+    wanted = [v for v in leaves.values() if v.requires_grad]
+    grads = [torch.linspace(-2, 2, o.numel()).reshape(o.shape).bfloat16().to(o.dtype) for o in outs]
+    return [*outs, *torch.autograd.grad(outs, wanted, grads)]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("scale", ["weight", "one_plus_weight"])
+def test_heads_are_normed_and_turned_by_one_kernel(interleaved: bool, scale: str) -> None:
+    """Where cos and sin are constants and turn all columns: the result and each gradient is rounded once."""
+    avo_ops.reset_stats()
+    more = {"interleaved": interleaved, "scale": scale}
+    for dtype, way in ((torch.float32, testing.emulate), (torch.bfloat16, contextlib.nullcontext)):
+        arguments = _heads(dtype)
+        with way():
+            got = _value_and_gradients(torch.ops.avo.qk_norm_rope, arguments, **more)
+        wide = {k: v.double() for k, v in arguments.items()}
+        for a, b in zip(got, _value_and_gradients(QK_NORM_ROPE.reference, wide, **more), strict=True):
+            assert a.dtype == dtype
+            torch.testing.assert_close(a.double(), b, rtol=4 * RELATIVE[dtype], atol=8 * RELATIVE[dtype])
+    name = "rms_norm_rotary_pairs" if interleaved else "rms_norm_rotary_halves"
+    ops = {path.partition(" / ")[0] for path in avo_ops.stats()}
+    assert ops == {f"avo::{name}_forward", f"avo::{name}_backward"}
+
+
+def test_heads_that_are_turned_in_part_are_normed_whole() -> None:
+    arguments = _heads(torch.float64, 20)
+    got = _value_and_gradients(torch.ops.avo.qk_norm_rope, arguments)
+    torch.testing.assert_close(got, _value_and_gradients(QK_NORM_ROPE.reference, arguments))
+    assert torch.equal(
+        got[0][..., 16:], torch.ops.avo.rms_norm(arguments["q"], [20], arguments["q_weight"])[..., 16:]
+    )
+
+
+def test_angles_that_are_learned_have_gradients() -> None:
+    """The one kernel has none for them."""
+    arguments = _heads(torch.float64)
+    results = []
+    for function in (torch.ops.avo.qk_norm_rope, QK_NORM_ROPE.reference):
+        angle = torch.linspace(0, 1, 40, dtype=torch.float64).reshape(5, 1, 8).requires_grad_()
+        q, k = function(**{**arguments, "cos": angle.cos(), "sin": angle.sin()})
+        results.append(torch.autograd.grad(q.sin().sum() + k.cos().sum(), angle)[0])
+    torch.testing.assert_close(*results)
+
+
+def test_positions_of_heads() -> None:
+    """Tables of cos and sin, and positions that broadcast: heads before positions, and behind them."""
+    arguments = _heads(torch.float64)
+    cos, sin = torch.randn(2, 9, 8, dtype=torch.float64)
+    ids = torch.tensor([[0, 3, 8, 1, 1], [2, 2, 7, 0, 4]])
+    want = _value_and_gradients(
+        torch.ops.avo.qk_norm_rope, {**arguments, "cos": cos[ids].unsqueeze(2), "sin": sin[ids].unsqueeze(2)}
+    )
+    tables = {**arguments, "cos": cos, "sin": sin}
+    got = _value_and_gradients(torch.ops.avo.qk_norm_rope, tables, position_ids=ids.unsqueeze(2))
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+    swapped = {k: v.transpose(1, 2) if k in "qk" else v for k, v in tables.items()}
+    q, k = torch.ops.avo.qk_norm_rope(**swapped, position_ids=ids.int().unsqueeze(1))
+    torch.testing.assert_close([q.transpose(1, 2), k.transpose(1, 2)], want[:2], rtol=0, atol=0)
+
+
+def test_refusals_of_heads() -> None:
+    good = _heads(torch.float32)
+    ids = torch.zeros(2, 5, 1, dtype=torch.int64)
+    for wrong, message in (
+        ({"scale": "two"}, "scale must be 'weight' or 'one_plus_weight', but is 'two'"),
+        (
+            {"q_weight": torch.ones(8)},
+            r"q_weight must have shape \[16\] \(the last dimension of q\), but has shape \[8\]",
+        ),
+        (
+            {"k": torch.ones(2, 5, 2, 14)},
+            "cos must have at most half as many columns as k, but their shapes are",
+        ),
+        (
+            {"position_ids": ids.float()},
+            r"position_ids must be a tensor of whole numbers \(int64 or int32\), but is float32",
+        ),
+        (
+            {"position_ids": ids},
+            "cos and sin must be tables of a row for each position where position_ids is given",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match=f"qk_norm_rope: {message}"):
+            torch.ops.avo.qk_norm_rope(**{**good, **wrong})
+
+
+def test_heads_compiled() -> None:
+    def step(**arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.ops.avo.qk_norm_rope(**arguments)  # type: ignore[no-any-return]
+
+    arguments = _heads(torch.float32)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    one, two = (_value_and_gradients(f, arguments) for f in (step, compiled))
+    torch.testing.assert_close(one, two, rtol=0, atol=0)

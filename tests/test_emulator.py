@@ -431,6 +431,14 @@ def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert "1 passed" in result.stdout, result.stdout
 
 
+def test_rows_of_several_strides_run_where_they_lie() -> None:
+    """The bits of contiguous ones, and no copy: for each class of kernels, at both sides of widths where these change."""
+    result = run_sanitized("tests/strided_rows.py")
+    print(result.stdout)
+    assert result.returncode == 0, result.stderr[-4000:]
+    assert result.stdout.count(" s\n") > 10
+
+
 # ---- through torch.ops.avo ----
 
 

@@ -1058,6 +1058,33 @@ def test_arguments_without_gradient_are_not_differentiable() -> None:
     assert check_plan(plan, random_values(1)) == 1
 
 
+def _turned(x: Tensor, interleaved: bool) -> tuple[Tensor, Tensor]:
+    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+    scale = torch.rsqrt((a * a + b * b).mean(-1, keepdim=True))
+    return b * scale, a * scale
+
+
+def test_an_operator_may_have_the_kernels_of_another() -> None:
+    parts = {"x": ("a", "b"), "y": ("c", "d")}
+    halves = record("halves", lambda x: _turned(x, False), parts=parts)
+    pairs = replace(
+        halves, name="pairs", definition=lambda x: _turned(x, True), interleaved=True, kernels="halves"
+    )
+    both, alone = generate([halves, pairs]), generate([halves])
+    assert {k: v for k, v in both.files.items() if k != "plan.json"} == {
+        k: v for k, v in alone.files.items() if k != "plan.json"
+    }
+    one, two = ([op["cases"] for op in entry["ops"]] for entry in both.plan["operators"])
+    assert one == two and any(case["cuda"] and case["cpu"] for cases in one for case in cases)
+    with pytest.raises(
+        ValueError, match=r"^pairs: halves, whose kernels it has, is not before it in the catalogue$"
+    ):
+        generate([pairs])
+    other = replace(pairs, definition=lambda x: _turned(x, True)[::-1])
+    with pytest.raises(ValueError, match=r"^pairs: it computes something else than halves, whose kernels"):
+        generate([halves, other])
+
+
 def test_gradients_that_are_one_value_are_returned_once() -> None:
     plan = plan_of("add_layer_norm")
     assert plan.gradients == {"x": 0, "residual": 0, "weight": 1, "bias": 2}

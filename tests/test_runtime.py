@@ -1150,8 +1150,36 @@ def test_operands_that_are_not_two_dimensional_are_copied(runtime: Runtime) -> N
         "z MN f32 col 1 rows 32 copy",
         "y MN f32 col 1 rows 32",
     ]
+    # More strides than a kernel takes; more rows than it can count in 32 bits; what is cast, and so written anew.
+    apart = TensorSpec((2, 3, 4, 5, 8), strides=(7000, 1500, 300, 16, 1))
+    long = TensorSpec((1 << 30, 2, 8), strides=(8, 1 << 40, 1))
+    for x in (apart, long):
+        plan = runtime.describe("center", x, [8], None, 0.0)
+        assert "x MN f32 col 1 rows 8 copy" in lines_of(plan, "operand")
+    turned = TensorSpec((4, 6, 8), torch.bfloat16, (8, 32, 1))
+    plan = runtime.describe("sums", turned, TensorSpec((4, 6, 8)), [True, True, True])
+    assert "g MN f32 col 1 rows 8 copy cast bf16" in lines_of(plan, "operand")
+
+
+def test_rows_of_several_strides_have_kernels_of_their_own(runtime: Runtime) -> None:
+    """One and two strides more than the usual kernel takes; the operands beside them may have one."""
     plan = runtime.describe("center", TensorSpec((4, 6, 8), strides=(8, 32, 1)), [8], None, 0.0)
-    assert "x MN f32 col 1 rows 8 copy" in lines_of(plan, "operand")
+    assert "x MN f32 col 1 rows 8 32" in lines_of(plan, "operand")
+    assert "y MN f32 col 1 rows 8" in lines_of(plan, "operand")
+    assert line(plan, "step").startswith("center_row row_small_f32,f32_strided grid 6 1 1 block 128 ")
+    assert line(plan, "params").startswith("ptr:x stride:x=8,32 ptr:null ptr:y stride:y=8 ")
+    cos = TensorSpec((1, 6, 1, 1000), strides=(0, 1000, 0, 1))
+    plan = runtime.describe("minus", TensorSpec((4, 6, 5, 1000)), cos)
+    assert line(plan, "params").startswith("ptr:x stride:x=1000 ptr:z stride:z=0,1000,0 ptr:y stride:y=1000 ")
+    assert line(plan, "step").startswith("minus_rows minus_rows_f32_strided grid 120 1 1 ")
+    assert not any(text.startswith("unaligned") for text in plan)
+    # Each stride bears on the alignment.
+    for strides, aligned in (((40000, 1002), 0), ((40002, 1000), 0), ((40004, 1000), 1)):
+        plan = runtime.describe(
+            "minus", TensorSpec((4, 8, 1000), strides=(*strides, 1)), TensorSpec((4, 8, 1000))
+        )
+        assert line(plan, "step").endswith(f"aligned {aligned}")
+        assert ("unaligned x stride" in plan) == (not aligned)
 
 
 def test_a_flat_kernel_alone_gets_copies(runtime: Runtime) -> None:
@@ -1520,12 +1548,16 @@ CODE(float64, 7) CODE(complex32, 8) CODE(complex64, 9) CODE(complex128, 10) CODE
 CODE(float8_e5m2, 23) CODE(float8_e4m3fn, 24) CODE(float8_e5m2fnuz, 25) CODE(float8_e4m3fnuz, 26)
 CODE(uint16, 27) CODE(uint32, 28) CODE(uint64, 29)
 // Calls operator `op` with M by N tensors and the scalar 2, or (sums) a mask and three optional results.
-// The second tensor is of another dtype if `other` is not 0.
-API void call(int op, int sums, int dtype, int64_t M, int64_t N, int64_t stride, int index, int other) {
+// The second tensor is of another dtype if `other` is not 0. Rows of the first one lie in two halves so far apart, if that
+// is not 0.
+API void call(int op, int sums, int dtype, int64_t M, int64_t N, int64_t stride, int index, int other, int64_t apart) {
   Value stack[4] = {};
   int n = 0;
-  for (; n < (sums ? 2 : 1); ++n)
-    stack[n] = reinterpret_cast<Value>(make({M, N}, {stride, 1}, n && other ? other : dtype, index));
+  for (; n < (sums ? 2 : 1); ++n) {
+    Tensor *made = make({M, N}, {stride, 1}, n && other ? other : dtype, index);
+    if (apart) made->sizes = {2, M / 2, N}, made->strides = {n ? M / 2 * stride : apart, stride, 1};
+    stack[n] = reinterpret_cast<Value>(made);
+  }
   double scalar = 2;
   if (sums) { stack[n++] = reinterpret_cast<Value>(new std::vector<Value>{1, 1, 1}); ++live; }
   else std::memcpy(&stack[n++], &scalar, 8);
@@ -1563,7 +1595,7 @@ def resolve(unit, arch, path, size):
     log("resolve", unit.decode(), arch)
     if unit == b"scale_flat":
         library.avo_forget_failed_kernels()  # hangs if the runtime held its lock
-    if unit == b"nowhere":
+    if unit == b"nowhere" or (unit == b"sums_row_bf16_strided" and arch == 90):
         return 0
     if unit == b"frozen":
         ctypes.memmove(path, b"not now\\0", 8)
@@ -1588,7 +1620,7 @@ for line in open(folder + "/calls"):
         library.avo_forget_failed_kernels()
     else:
         words = [int(word) for word in line.split()]
-        torch.call(*map(ctypes.c_int64, words + [0] * (8 - len(words))))
+        torch.call(*map(ctypes.c_int64, words + [0] * (9 - len(words))))
 """
 
 F32, F16, BF16, F64 = 6, 5, 15, 7
@@ -1734,6 +1766,31 @@ def test_results_of_another_dtype_come_from_temporaries(runtime: Runtime, fakes:
         f"result 0x7000 dtype {F32}",
         "live 0",
     ]
+
+
+def test_rows_of_two_strides_are_copied_where_nothing_compiles_their_kernel(
+    runtime: Runtime, fakes: Path
+) -> None:
+    here, nowhere, again = (f"1 1 {dtype} 16 64 64 0 0 4096" for dtype in (F32, BF16, BF16))
+    one, two, three = launches(runtime, fakes, here, nowhere, again)
+    assert [text for text in one if text.split()[0] in ("resolve", "copy", "warning")] == [
+        "resolve sums_row_f32_strided 90",
+        "resolve sums_finish 90",
+    ]
+    # g is a struct of its strides, the slowest first; x, beside it, has none in this kernel.
+    (launch,) = (text for text in one if text.startswith("launch sums_row"))
+    assert (
+        launch.startswith("launch sums_row_f32_strided grid 8 1 1 ") and " params 1000 0 2000 3000 " in launch
+    )
+    assert [text for text in two if text.split()[0] in ("resolve", "copy", "warning")] == [
+        "resolve sums_row_bf16_strided 90",
+        "warning avo_ops: no CUDA kernel of sums_row_bf16_strided, so its operands are copied first: there is no cubin for sm_90",
+        "resolve sums_row 90",
+        "copy 0x9000 from 0x7000",
+    ]
+    assert any(text.startswith("launch sums_row_bf16 grid 8 1 1 ") for text in two)
+    assert not any(text.startswith(("resolve", "warning")) for text in three)
+    assert any(text.startswith("copy") for text in three) and three[-1] == "live 0"
 
 
 def test_a_unit_that_may_not_be_made_now_fails_the_call_and_is_asked_for_again(

@@ -437,6 +437,41 @@ def test_what_is_not_packaged_compiles_when_asked_for(
         assert kernels_of(Path(found).read_bytes()) == {v["symbol"] for v in rows if v["unit"] == unit}
 
 
+def test_a_kernel_for_several_strides_has_them_of_all_that_it_reads() -> None:
+    for name, record in FAMILIES.items():
+        if record["class"] in ("flat", "finish"):
+            continue
+        strides = {word[0] for kind, *word in FAMILIES.params(name) if kind == "stride"}
+        usual = (FOLDER / record["source"]).read_text()
+        variant = next(v for rows in record["variants"].values() for v in rows)
+        text = build.with_row_strides(f"{usual}{variant['instantiate']}\n", variant["symbol"])
+        head, body = text.split("namespace avo {", 1)
+        read = set(re.findall(r"RowStrides (\w+)_stride\b", head))
+        written = set(re.findall(r"int64_t (\w+)_stride\b", head))
+        assert read | written == strides and not read & written and read, name
+        constant = set(re.findall(r"const \w+\* __restrict__ (\w+)_ptr", head))
+        assert read <= constant and not written & constant, name
+        # But for these it is the text of the usual kernel.
+        own = f"{variant['symbol']}_strided"
+        instantiated = variant["instantiate"].replace(variant["symbol"], own)
+        assert body == f"{usual.split('namespace avo {', 1)[1]}{instantiated}\n", name
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("kind", ["row", "loop", "column", "runs"])
+def test_kernels_for_several_strides_compile(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AVO_OPS_GENERATED", str(FOLDER))
+    family = min(
+        (f for f in FAMILIES if FAMILIES[f]["class"] == kind),
+        key=lambda f: (FOLDER / FAMILIES[f]["source"]).stat().st_size,
+    )
+    symbol = next(v["symbol"] for rows in FAMILIES[family]["variants"].values() for v in rows)
+    found = KernelStore(None, tmp_path, GeneratorCompiler()).resolve(f"{symbol}_strided", 90)
+    assert found is not None and kernels_of(Path(found).read_bytes()) == {f"{symbol}_strided"}
+
+
 @needs_nvrtc
 @pytest.mark.parametrize("arch", build.RELEASE_ARCHS)
 def test_release_archs(arch: str, tmp_path: Path) -> None:

@@ -437,6 +437,122 @@ ROTARY = Composite(
 )
 
 
+def qk_norm_rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float | None = None,
+    interleaved: bool = False,
+    position_ids: Tensor | None = None,
+    scale: str = "weight",
+) -> tuple[Tensor, Tensor]:
+    if scale not in ("weight", "one_plus_weight"):
+        raise RuntimeError(f"qk_norm_rope: scale must be 'weight' or 'one_plus_weight', but is '{scale}'")
+    if position_ids is not None:
+        if position_ids.dtype not in (torch.int64, torch.int32):
+            raise RuntimeError(
+                "qk_norm_rope: position_ids must be a tensor of whole numbers (int64 or int32), but is "
+                f"{str(position_ids.dtype).removeprefix('torch.')}"
+            )
+        if cos.dim() != 2 or cos.shape != sin.shape:
+            raise RuntimeError(
+                "qk_norm_rope: cos and sin must be tables of a row for each position where position_ids is given, but have "
+                f"shapes {list(cos.shape)} and {list(sin.shape)}"
+            )
+        cos, sin = cos[position_ids], sin[position_ids]
+    turned_q = _normed_and_turned("q", q, cos, sin, q_weight, eps, interleaved, scale)
+    return turned_q, _normed_and_turned("k", k, cos, sin, k_weight, eps, interleaved, scale)
+
+
+def _normed_and_turned(
+    name: str,
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    weight: Tensor | None,
+    eps: float | None,
+    interleaved: bool,
+    scale: str,
+) -> Tensor:
+    """rotary of rms_norm: one kernel where all columns are turned, and by constants."""
+    width = 2 * cos.shape[-1]
+    if not x.dim() or width > x.shape[-1]:
+        raise RuntimeError(
+            f"qk_norm_rope: cos must have at most half as many columns as {name}, but their shapes are {list(cos.shape)} and "
+            f"{list(x.shape)}"
+        )
+    if weight is not None and weight.shape != x.shape[-1:]:
+        raise RuntimeError(
+            f"qk_norm_rope: {name}_weight must have shape {list(x.shape[-1:])} (the last dimension of {name}), but has shape "
+            f"{list(weight.shape)}"
+        )
+    if width < x.shape[-1] or cos.requires_grad or sin.requires_grad:
+        normed = torch.ops.avo.rms_norm(x, x.shape[-1:], weight, eps, scale)
+        return rotary(normed, cos, sin, interleaved)
+    op = torch.ops.avo.rms_norm_rotary_pairs if interleaved else torch.ops.avo.rms_norm_rotary_halves
+    if weight is None:
+        weight, scale = x.new_ones(width), "weight"
+    return op(x, cos, sin, weight, eps, 1.0 if scale == "one_plus_weight" else 0.0)
+
+
+def _qk_norm_rope(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float | None = None,
+    interleaved: bool = False,
+    position_ids: Tensor | None = None,
+    scale: str = "weight",
+) -> tuple[Tensor, Tensor]:
+    if position_ids is not None:
+        cos, sin = cos[position_ids], sin[position_ids]
+
+    def normed(x: Tensor, weight: Tensor | None) -> Tensor:
+        factor = weight + 1.0 if weight is not None and scale == "one_plus_weight" else weight
+        return F.rms_norm(x, x.shape[-1:], factor, eps)
+
+    return (
+        _rotary(normed(q, q_weight), cos, sin, interleaved),
+        _rotary(normed(k, k_weight), cos, sin, interleaved),
+    )
+
+
+QK_NORM_ROPE = Composite(
+    name="qk_norm_rope",
+    schema=(
+        "(Tensor q, Tensor k, Tensor cos, Tensor sin, Tensor? q_weight=None, Tensor? k_weight=None, float? eps=None, "
+        "bool interleaved=False, Tensor? position_ids=None, str scale='weight') -> (Tensor q_out, Tensor k_out)"
+    ),
+    function=qk_norm_rope,
+    formula=(
+        "rotary(rms_norm(q), cos, sin) and that of k: the norm over the last dim, a head, scale as in rms_norm. Where all "
+        "columns are turned it is rms_norm_rotary_halves or _pairs, rounded once; else, or if cos or sin requires a gradient, "
+        "rms_norm, rounded, then rotary. With position_ids, which broadcast with the rows of q and k, cos and sin are tables: "
+        "cos[position_ids]"
+    ),
+    source="Yang et al., Qwen3 Technical Report, arXiv:2505.09388; Dehghani et al., Scaling Vision Transformers to 22 Billion "
+    "Parameters, arXiv:2302.05442 (QK normalisation); " + ROTARY.source,
+    reference=_qk_norm_rope,
+    samples=(
+        Sample(((2, 5, 4, 16), (2, 5, 2, 16), (5, 1, 8), (5, 1, 8), (16,), (16,))),
+        Sample(((2, 5, 4, 16), (2, 5, 2, 16), (5, 1, 8), (5, 1, 8)), {"interleaved": True, "eps": 1e-3}),
+        Sample(
+            ((2, 5, 4, 20), (2, 5, 2, 20), (5, 1, 8), (5, 1, 8), (20,), (20,)), {"scale": "one_plus_weight"}
+        ),
+        Sample(
+            ((2, 4, 5, 16), (2, 2, 5, 16), (70, 8), (70, 8), (16,)),
+            {"position_ids": Whole((2, 1, 5), 70), "scale": "one_plus_weight"},
+        ),
+    ),
+)
+
+
 # ---- dropout ----------------------------------------------------------------------------------------------------
 
 
@@ -652,5 +768,5 @@ DROPOUT_ADD_RMS_NORM = Composite(
 
 COMPOSITES = (
     CROSS_ENTROPY, MSE_LOSS, HUBER_LOSS, BINARY_CROSS_ENTROPY_WITH_LOGITS, KL_DIV, JSD, SCALED_MASKED_SOFTMAX, ROTARY,
-    DROPOUT, BIAS_DROPOUT_ADD, DROPOUT_ADD, DROPOUT_ADD_LAYER_NORM, DROPOUT_ADD_RMS_NORM,
+    QK_NORM_ROPE, DROPOUT, BIAS_DROPOUT_ADD, DROPOUT_ADD, DROPOUT_ADD_LAYER_NORM, DROPOUT_ADD_RMS_NORM,
 )  # fmt: skip

@@ -118,6 +118,8 @@ class OpDef:
         choices: the admissible values of each string argument.
         twin: the torch function of the same signature, compared with in tests and benchmarks.
         widths: row widths N worth a specialised kernel, by direction ("forward", "backward"); earned by measurement.
+        kernels: the operator before it in the catalogue whose kernels are its own too: one that computes the same of parts that
+            lie otherwise.
         packaged: whether its CUDA kernels are compiled with the package. Else each is when it is first called.
         samples: calls for the tests.
     """
@@ -142,6 +144,7 @@ class OpDef:
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     twin: Callable[..., Any] | None = None
     widths: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    kernels: str | None = None
     packaged: bool = True
     samples: tuple[Sample, ...] = ()
 

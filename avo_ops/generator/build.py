@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -133,12 +134,12 @@ def compile_source(name: str, source: str, arch: str) -> bytes:
 
 def compile_unit(unit: str, arch: str) -> bytes:
     """Compile one unit of the catalogue for ``arch`` ("sm_90"), as the kernel store asks for it at run time."""
-    return compile_source(unit, _unit_text(unit), arch)
+    return compile_source(unit, unit_text(unit), arch)
 
 
 def unit_inputs(unit: str, arch: str) -> list[bytes]:
     """All that decides the cubin of a unit: source, headers, flags, arch and compiler version."""
-    return source_inputs(_unit_text(unit), arch)
+    return source_inputs(unit_text(unit), arch)
 
 
 def source_inputs(source: str, arch: str) -> list[bytes]:
@@ -146,13 +147,41 @@ def source_inputs(source: str, arch: str) -> list[bytes]:
     return [p.encode() for p in (source, headers_digest(), *FLAGS, arch, repr(nvrtc.load().version))]
 
 
-def _unit_text(name: str) -> str:
+# What follows the name of a kernel, and is the name of its unit, if it is made for operands of several row strides.
+STRIDED = "_strided"
+_STRIDE_OF_INPUT = re.compile(r"(const \w+\* __restrict__ (\w+)_ptr,[\s\\]+)int64_t(?= \2_stride\b)")
+
+
+def with_row_strides(text: str, symbol: str) -> str:
+    """The text of a unit of one kernel, made for operands whose rows have several strides: those that it reads.
+
+    Such a kernel is a unit of its own, compiled when a call first needs it; all others are spared the arithmetic. What it does
+    with a stride, ``device/strides.cuh`` does with several.
+    """
+    strided, count = _STRIDE_OF_INPUT.subn(r"\1RowStrides", text)
+    if not count:
+        raise ValueError(f"{symbol} reads no operand of rows")
+    strided = strided.replace(
+        '#include "device/avo.cuh"\n', '#include "device/avo.cuh"\n#include "device/strides.cuh"\n', 1
+    )
+    return strided.replace(f"AVO_KERNEL({symbol},", f"AVO_KERNEL({symbol}{STRIDED},")
+
+
+def unit_text(name: str) -> str:
+    """The text of a unit of the catalogue."""
     folder = generated_folder()
     plan = plan_file.load(folder)
     if is_of_lists(plan, name):
         return list_unit_text(name, folder)
-    family = name if name in plan["families"] else name.rpartition("__")[0]
-    (unit,) = [u for u in units_of(family, plan["families"][family]) if u.name == name]
+    families = plan["families"]
+    symbol = name.removesuffix(STRIDED)
+    family = name if name in families else symbol.rpartition("__")[0]
+    if symbol != name:
+        rows = families[family]["variants"].values()
+        line = next(v["instantiate"] for variants in rows for v in variants if v["symbol"] == symbol)
+        alone = Unit(symbol, families[family]["source"], (line,), packaged=False)
+        return with_row_strides(alone.text(folder), symbol)
+    (unit,) = [u for u in units_of(family, families[family]) if u.name == name]
     return unit.text(folder)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..definitions.record import OpDef
-from ..plan_file import ANY
+from ..plan_file import ANY, symbol_of
 from . import schedule
 from .ir import PRIMITIVES, Builder, Graph, Node, Span
 from .plan import Argument, Case, Op, signature
@@ -35,6 +35,11 @@ class Emitter:
     with_sums: bool = False
     held: int = 0  # of runs: operands that the cases of an op hold in registers
     pairs: tuple[tuple[str, str], ...] = PAIRS
+
+    @classmethod
+    def after(cls, other: Emitter, record: OpDef) -> Emitter:
+        """One that takes the families of another operator wherever the graphs are equal."""
+        return cls(record, by_signature=dict(other.by_signature))
 
     def alternatives(self, case: Case, op: Op) -> list[Json]:
         """The ways in which this case can run, the first that applies being taken (see the plan's format)."""
@@ -288,10 +293,11 @@ class Emitter:
         variants: dict[str, list[Json]] = {}
         for x, w in self.pairs:
             c = "f64" if x == "f64" else "f32"
-            symbol = f"{name}__{c}_{w}"
+            arguments = f"1024, 1, {c}, {w}"
+            symbol = symbol_of(name, arguments)
             variants[f"{x},{w}"] = [
                 {
-                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, 1024, 1, {c}, {w})", "min_n": 1, "max_n": ANY,
+                    "symbol": symbol, "instantiate": f"AVO_KERNEL({symbol}, {arguments})", "min_n": 1, "max_n": ANY,
                     "exact": None, "block": 1024, "rows": 0, "vec": 1, "cols": 32, "persist": 0, "cluster": 1, "smem": 0,
                 }
             ]  # fmt: skip
@@ -363,29 +369,18 @@ def variant(
     """
     item = ITEM_SIZE[x]
     vector = 1 if exact == "odd" else 16 // item
-    if exact is None:
-        suffix, known = "", "0"
-    elif exact == "odd":
-        suffix, known = "_odd", "kSingly"
-    elif exact == "chunks":
-        suffix, known = "_chunks", "kWholeChunks"
-    else:
-        suffix, known = f"_n{exact}", str(exact)
-    symbol = f"{name}__{x}{f'_{w}' if w else ''}_t{tile.threads}x{tile.vectors}{suffix}"
-    arguments = [
-        symbol,
-        tile.block,
-        tile.min_blocks,
-        x,
-        *([w] if w else []),
-        tile.threads,
-        tile.vectors,
-        known,
-    ]
-    arguments.append(str(tile.ahead).lower())
+    known = (
+        str(exact)
+        if isinstance(exact, int)
+        else {"odd": "kSingly", "chunks": "kWholeChunks"}.get(exact or "", "0")
+    )
+    dtypes = [x, w] if w else [x]
+    told = [tile.block, tile.min_blocks, *dtypes, tile.threads, tile.vectors, known, str(tile.ahead).lower()]
+    arguments = ", ".join(map(str, told))
+    symbol = symbol_of(name, arguments)
     return {
         "symbol": symbol,
-        "instantiate": f"AVO_KERNEL({', '.join(map(str, arguments))})",
+        "instantiate": f"AVO_KERNEL({symbol}, {arguments})",
         "min_n": least,
         "max_n": most or ANY,
         "exact": exact,

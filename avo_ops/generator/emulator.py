@@ -9,7 +9,15 @@ from typing import Any
 
 from .. import plan_file
 from . import gcc
-from .build import family_source, generated_folder, is_of_lists, list_kernels, list_unit_text
+from .build import (
+    STRIDED,
+    family_source,
+    generated_folder,
+    is_of_lists,
+    list_kernels,
+    list_unit_text,
+    unit_text,
+)
 
 FLAGS = (
     "-std=c++17", "-g1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
@@ -48,7 +56,11 @@ def limit(widths: Iterable[int] | None = None, dtypes: Iterable[str] | None = No
 
 
 def family_unit(family: str) -> str:
-    """The unit of a family of the catalogue, or of an operator over lists for some dtypes."""
+    """The unit of a family of the catalogue, or of an operator over lists for some dtypes; or of one kernel, if that is made for
+    operands of several row strides.
+    """
+    if family.endswith(STRIDED):
+        return unit(unit_text(family), [family])
     folder = generated_folder()
     plan = _plan(folder, (folder / "plan.json").stat().st_mtime_ns)
     if is_of_lists(plan, family):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import plan_file
@@ -15,7 +16,7 @@ from .build import list_source
 from .emit_cuda import Emitter
 from .ir import Graph, Span
 from .lists import generate_list
-from .plan import Argument, Case, Op, Plan, make_plan
+from .plan import Argument, Case, Op, Plan, make_plan, signature
 from .product import CpuKernel, Family, index_unit, translation_unit
 
 Json = dict[str, Any]
@@ -38,6 +39,7 @@ class GeneratedOperator:
     operator: Json
     families: dict[str, Family]
     cpu: tuple[CpuKernel, ...]
+    cuda: Emitter
 
     def families_on_demand(self) -> dict[str, Json]:
         """The entries of the plan for the families, each variant a unit of its own, to be compiled when first used."""
@@ -60,9 +62,16 @@ def generate(records: Iterable[OpDef], lists: Iterable[OverLists] = ()) -> Gener
     cpu: dict[str, dict[str, CpuKernel]] = {}  # by translation unit
     families: dict[str, Family] = {}
     operators = []
+    made: dict[str, GeneratedOperator] = {}
     for record in records:
-        one = generate_operator(record)
-        cpu.setdefault(_unit_of(one.plan), {}).update({k.symbol: k for k in one.cpu})
+        if record.kernels is not None and record.kernels not in made:
+            raise ValueError(
+                f"{record.name}: {record.kernels}, whose kernels it has, is not before it in the catalogue"
+            )
+        one = generate_operator(record, kernels=made[record.kernels] if record.kernels else None)
+        made[record.name] = one
+        if one.cpu:
+            cpu.setdefault(_unit_of(one.plan), {}).update({k.symbol: k for k in one.cpu})
         operators.append(one.operator)
         families |= one.families
     list_entries = []
@@ -89,27 +98,48 @@ def generate(records: Iterable[OpDef], lists: Iterable[OverLists] = ()) -> Gener
     )
 
 
-def generate_operator(record: OpDef, differentiate: bool = True) -> GeneratedOperator:
+def generate_operator(
+    record: OpDef, differentiate: bool = True, kernels: GeneratedOperator | None = None
+) -> GeneratedOperator:
     """Everything that one record becomes; without ``differentiate`` there is no backward op.
+
+    ``kernels``: the operator that has its kernels, if it has none of its own.
 
     Raises:
         TraceError: the definition cannot become a kernel.
+        ValueError: it computes something else than the operator that should have its kernels.
     """
     plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
-    cuda = Emitter(record)
+    if kernels is not None:
+        plan = _named_as(kernels.plan, plan)
+    cuda = Emitter(record) if kernels is None else Emitter.after(kernels.cuda, record)
     cpu: dict[str, CpuKernel] = {}
     ops = []
     for op in plan.ops:
         cases = []
         for case in op.cases:
             kernel = emit_cpu.emit(record, case)
-            if kernel is not None:
+            if kernel is not None and kernels is None:
                 cpu[kernel.symbol] = kernel
             cases.append(_case_json(case, kernel, cuda.alternatives(case, op)))
         ops.append(_op_json(record, op, cases))
     for family in cuda.families.values():
         cuda.assign_units(family)
-    return GeneratedOperator(plan, _operator_json(plan, ops), cuda.families, tuple(cpu.values()))
+    return GeneratedOperator(plan, _operator_json(plan, ops), cuda.families, tuple(cpu.values()), cuda)
+
+
+def _named_as(other: Plan, plan: Plan) -> Plan:
+    """The plan with the names of another one's cases, by which kernels are called."""
+    ops = []
+    for op, alike in itertools.zip_longest(plan.ops, other.ops):
+        names = {} if alike is None else {signature(case.graph): case.name for case in alike.cases}
+        if op is None or any(signature(case.graph) not in names for case in op.cases):
+            raise ValueError(
+                f"{plan.record.name}: it computes something else than {other.record.name}, whose kernels it should have"
+            )
+        cases = tuple(replace(case, name=names[signature(case.graph)]) for case in op.cases)
+        ops.append(replace(op, cases=cases))
+    return replace(plan, ops=tuple(ops))
 
 
 def _unit_of(plan: Plan) -> str:

@@ -54,12 +54,14 @@ def _text_of(unit: str) -> str | None:
     """The text of a unit of a compiled function's CUDA kernels; None for any other."""
     from ..generator import build
 
-    name = unit.partition("__")[0]
-    if name in _families and unit not in _units:
+    symbol = unit.removesuffix(build.STRIDED)
+    name = symbol.partition("__")[0]
+    if name in _families and symbol not in _units:
         families, records = _families[name]
         text = families[name].text
         _units.update({u.name: u.text_with(text) for u in build.units_of(name, records[name])})
-    return _units.get(unit)
+    found = _units.get(symbol)
+    return found if found is None or symbol == unit else build.with_row_strides(found, symbol)
 
 
 def add_cpu_unit(name: str, text: str, isa: str) -> None:
@@ -151,6 +153,9 @@ class EmulatorCompiler:
     def _unit(name: str) -> str:
         from ..generator import emulator
 
+        text = _text_of(name)
+        if text is not None:  # of one kernel, made for operands of several row strides
+            return emulator.unit(text, [name])
         if name not in _families:
             _check_known(name)
             return emulator.family_unit(name)

@@ -49,6 +49,8 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_group_norm_silu[];
 AVO_HIDDEN extern const int kernels_group_norm_silu_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_position[];
 AVO_HIDDEN extern const int kernels_position_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm_rotary_halves[];
+AVO_HIDDEN extern const int kernels_rms_norm_rotary_halves_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_quantization[];
 AVO_HIDDEN extern const int kernels_quantization_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_quantize_rows[];
@@ -111,6 +113,7 @@ extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int
   at = gather(kernels_group_norm, kernels_group_norm_count, at);
   at = gather(kernels_group_norm_silu, kernels_group_norm_silu_count, at);
   at = gather(kernels_position, kernels_position_count, at);
+  at = gather(kernels_rms_norm_rotary_halves, kernels_rms_norm_rotary_halves_count, at);
   at = gather(kernels_quantization, kernels_quantization_count, at);
   at = gather(kernels_quantize_rows, kernels_quantize_rows_count, at);
   at = gather(kernels_rms_norm_quantize, kernels_rms_norm_quantize_count, at);

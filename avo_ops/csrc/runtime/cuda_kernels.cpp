@@ -100,7 +100,8 @@ cuda::Library load_library(const std::string &unit, int arch, std::string &why) 
   return library;
 }
 
-cuda::Library find_library(const std::string &unit, int arch) {
+cuda::Library find_library(const Variant &variant, int arch) {
+  const std::string &unit = variant.unit;
   {
     std::lock_guard<std::mutex> lock(kernels().mutex);
     if (kernels().failed.count({unit, arch})) return nullptr;
@@ -116,7 +117,9 @@ cuda::Library find_library(const std::string &unit, int arch) {
     kernels().failed.insert({unit, arch});
     first = kernels().warned.insert(unit).second;
   }
-  if (first) warn(join("avo_ops: no CUDA kernel of ", unit, ", so plain torch operations run instead: ", why));
+  if (first)
+    warn(join("avo_ops: no CUDA kernel of ", unit, ", so ",
+              variant.strided ? "its operands are copied first: " : "plain torch operations run instead: ", why));
   return nullptr;
 }
 
@@ -129,7 +132,7 @@ bool has_wait(cuda::Kernel kernel, int device) {
 }
 
 cuda::Kernel load_kernel(const Variant &variant, int arch) {
-  cuda::Library library = find_library(variant.unit, arch);
+  cuda::Library library = find_library(variant, arch);
   if (!library) return nullptr;
   cuda::Kernel kernel = nullptr;
   cuda::Result error = cuda::driver()->cuLibraryGetKernel(&kernel, library, variant.symbol.c_str());

@@ -12,6 +12,27 @@ template <class T> uint64_t bits(T value) {
   return slot;
 }
 
+// How the kernel divides by the number of rows of a digit.
+void set_divisor(RowStrides &rows, int i, uint32_t size) {
+  int bits = 0; // ceil(log2 size)
+  while ((uint64_t{1} << bits) < size) ++bits;
+  rows.size[i] = size;
+  rows.shift[i] = static_cast<unsigned>(31 + bits);
+  rows.factor[i] = static_cast<unsigned>(((uint64_t{1} << rows.shift[i]) + size - 1) / size);
+}
+
+// The digits of an operand's rows are the last ones; those before them are always 0.
+RowStrides row_strides_of(const Operand &operand) {
+  RowStrides rows{};
+  const int skipped = kMaxStrides - operand.row_dims;
+  for (int i = 0; i < operand.row_dims; ++i) rows.stride[skipped + i] = operand.row_strides[i];
+  for (int i = 0; i < kMaxStrides - 1; ++i) {
+    const int digit = i + 1 - skipped;
+    set_divisor(rows, i, digit < 0 ? 1 : static_cast<uint32_t>(operand.row_sizes[digit]));
+  }
+  return rows;
+}
+
 } // namespace
 
 void fill_params(const Plan &plan, const StepPlan &step, const Arguments &args, void *const *data, void *partials,
@@ -24,6 +45,11 @@ void fill_params(const Plan &plan, const StepPlan &step, const Arguments &args, 
     switch (param.kind) {
     case ParamKind::Pointer: slot = bits(data[param.index]); break;
     case ParamKind::Stride: // an absent operand has no stride, a span other than MN no row stride
+      if (step.use->variant->strided && !plan.op->is_return(param.index)) {
+        params.strides[i] = plan.exists(param.index) ? row_strides_of(plan.operands[param.index]) : RowStrides{};
+        params.pointers[i] = &params.strides[i];
+        break;
+      }
       slot = plan.exists(param.index) && plan.operands[param.index].span == Span::MN
                  ? bits(plan.operands[param.index].row_strides[0])
                  : 0;

@@ -8,6 +8,7 @@ namespace avo {
 struct LaunchParams {
   uint64_t slots[kMaxParams];
   void *pointers[kMaxParams];
+  RowStrides strides[kMaxParams]; // of operands of a kernel that takes several
 };
 
 // `data[k]` is where operand k lies (null: absent), `partials` the workspace of the step, or null.

@@ -17,7 +17,8 @@
 //   step FAMILY SYMBOL grid X Y Z block B cluster C shared BYTES aligned 0|1
 //   variant VEC N|chunks|odd|any [unaligned]         of the last step: vector width, the width that it is for, whether
 //                                                    a variant exists that needs aligned operands
-//   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05
+//   params VALUE...                                  of the last step: ptr:x stride:x=768 eps=1e-05; of several strides
+//                                                    stride:x=2304,64
 //   unaligned NAME address|stride|N                  what forbids 16-byte accesses
 //   workspace GROUPS SUMS N
 //   uses NAME...                                     operands that the CPU kernel reads or writes
@@ -128,7 +129,7 @@ std::string describe_operand(const Plan &plan, int k) {
   const Operand &operand = plan.operands[k];
   std::string text = join("operand ", operand_name(*plan.op, k), " ", kSpans[static_cast<int>(operand.span)], " ",
                           short_name(operand.dtype));
-  int dims = plan.target.cuda ? 1 : plan.row_dims;
+  int dims = plan.target.cuda ? operand.row_dims : plan.row_dims;
   if (operand.span == Span::MN || !plan.target.cuda) {
     text += join(" col ", operand.col_stride, " rows");
     for (int i = 0; i < dims; ++i) text += join(" ", operand.row_strides[i]);
@@ -142,9 +143,13 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
   const Op &op = *plan.op;
   switch (param.kind) {
   case ParamKind::Pointer: return join("ptr:", plan.exists(param.index) ? operand_name(op, param.index) : "null");
-  case ParamKind::Stride:
-    return join("stride:", operand_name(op, param.index), "=",
-                plan.exists(param.index) ? plan.operands[param.index].row_strides[0] : 0);
+  case ParamKind::Stride: {
+    std::string text = join("stride:", operand_name(op, param.index), "=");
+    if (!plan.exists(param.index)) return text + "0";
+    const Operand &operand = plan.operands[param.index];
+    for (int i = 0; i < operand.row_dims; ++i) text += join(i ? "," : "", operand.row_strides[i]);
+    return text;
+  }
   case ParamKind::M: return join("M=", rows_of(plan, step));
   case ParamKind::N: return join("N=", columns_of(plan, *step.step));
   case ParamKind::Run: return join("run=", plan.run);
@@ -183,8 +188,9 @@ std::string describe_unaligned(const Plan &plan, int vec) {
     bool temporary = operand.copy || operand.cast;
     if (!temporary && reinterpret_cast<uintptr_t>(operand.data) % 16)
       text += join("unaligned ", operand_name(op, k), " address\n");
-    if (operand.span == Span::MN && operand.row_strides[0] % vec && plan.N % vec == 0)
-      text += join("unaligned ", operand_name(op, k), " stride\n");
+    bool odd = false;
+    for (int i = 0; operand.span == Span::MN && i < operand.row_dims; ++i) odd = odd || operand.row_strides[i] % vec;
+    if (odd && plan.N % vec == 0) text += join("unaligned ", operand_name(op, k), " stride\n");
   }
   return text;
 }

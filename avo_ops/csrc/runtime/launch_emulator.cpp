@@ -1,5 +1,6 @@
 // Launches in the emulator: the plan and the parameters that a GPU would get, on memory of the CPU. Its kernels are
-// libraries of their own, one a family, for which the resolver is asked with arch 0.
+// libraries of their own, one a family, for which the resolver is asked with arch 0; one a kernel of those for several
+// row strides.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,7 +16,7 @@ struct State {
   std::atomic<bool> on{false};
   std::mutex mutex;
   Emulation emulation;
-  std::map<std::string, emulator::Kernels> libraries; // by family; one process has them with or without a sanitizer
+  std::map<std::string, emulator::Kernels> libraries; // by name; one process has them with or without a sanitizer
 };
 
 State &state() {
@@ -43,8 +44,9 @@ public:
   void *kernel(const Family &family, const Variant &variant) override {
     const void *found = variant.emulated.load(std::memory_order_acquire);
     if (!found) {
-      found = library_of(family.name).find(variant.symbol);
-      if (!found) fail("emulator: the library of ", family.name, " has no kernel ", variant.symbol);
+      const std::string &library = variant.strided ? variant.unit : family.name;
+      found = library_of(library).find(variant.symbol);
+      if (!found) fail("emulator: the library of ", library, " has no kernel ", variant.symbol);
       variant.emulated.store(found, std::memory_order_release);
     }
     return const_cast<void *>(found);

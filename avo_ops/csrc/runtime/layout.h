@@ -106,4 +106,26 @@ inline bool merged_stride(const int64_t *sizes, const int64_t *strides, const in
   return true;
 }
 
+// The strides, and the sizes, with which a run of dimensions can be walked, outermost first: as few as there can be.
+// Their number, or 0 if there are more than `most`. 1 element: one stride 1.
+inline int merged_strides(const int64_t *sizes, const int64_t *strides, const int *order, int begin, int end, int most,
+                          int64_t *merged_sizes, int64_t *merged) {
+  int count = 0;
+  for (int i = begin; i < end; ++i) {
+    int d = order[i];
+    if (sizes[d] == 1) continue;
+    if (count && merged[count - 1] == strides[d] * sizes[d]) {
+      merged_sizes[count - 1] *= sizes[d];
+      merged[count - 1] = strides[d];
+      continue;
+    }
+    if (count == most) return 0;
+    merged_sizes[count] = sizes[d];
+    merged[count++] = strides[d];
+  }
+  if (count) return count;
+  merged_sizes[0] = merged[0] = 1;
+  return 1;
+}
+
 } // namespace avo

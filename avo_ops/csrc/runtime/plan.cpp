@@ -399,6 +399,7 @@ void plan_call(const Op &op, const Arguments &args, const Target &target, Plan &
   plan.reason = nullptr;
   plan.chosen = nullptr;
   plan.alternative = nullptr;
+  plan.strided = false;
   plan.operands[kAbsent].present = plan.operands[kAbsent].packed = false;
   plan.expanded_count = plan.step_count = plan.workspace_count = 0;
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "../common/row_strides.h"
 #include "arguments.h"
 
 namespace avo {
@@ -14,6 +15,7 @@ struct Target {
   int device = 0;        // index
   int arch = 0;          // 90 for compute capability 9.0
   int sms = 0;
+  bool strided = true; // there may be kernels for operands whose rows have several strides
 
   bool has_cuda_memory() const { return cuda && !emulated; }
 };
@@ -41,7 +43,10 @@ struct Operand {
   const int64_t *temp_strides; // of the temporary, where copy or cast
   int64_t col_stride;
   int64_t run_stride; // CPU, rule groups, span MN: from run to run, or 0 where columns have one stride
-  int64_t row_strides[AVO_MAX_ROW_DIMS]; // CUDA: the first alone
+  // On the CPU of row_sizes of the plan. On CUDA of its own: row_dims of them, a result has one.
+  int64_t row_strides[AVO_MAX_ROW_DIMS];
+  int row_dims;
+  int64_t row_sizes[kMaxStrides];
 
   const int64_t *kernel_strides() const { return copy || cast ? temp_strides : strides; }
 };
@@ -92,6 +97,7 @@ struct Plan {
   int alternative_index;
   Dtype x, w;
   Alignment row_alignment, flat_alignment;
+  bool strided; // kernels read operands whose rows have several strides
   int step_count, workspace_count;
   StepPlan steps[kMaxSteps];
   Workspace workspaces[kMaxSteps];

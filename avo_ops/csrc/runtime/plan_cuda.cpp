@@ -112,24 +112,40 @@ void make_flat(Plan &plan) {
   plan.flat = true;
 }
 
-bool two_dimensional(const Plan &plan, Operand &operand) {
+// Whether rows may have several strides, what a kernel takes them with being compiled when it is first called. A few
+// instructions for each row cost less than a copy: that reads and writes what the kernel then reads again, and where an
+// operand broadcasts, as cos over heads, it makes much of little. So rows are copied only where no kernel can walk
+// them: more strides than kMaxStrides, or more rows than its arithmetic holds.
+int most_strides(const Plan &plan) { return plan.target.strided && plan.M <= INT32_MAX ? kMaxStrides : 1; }
+
+// Finds where the rows of an MN operand lie; false if it must be copied. A result has one stride.
+bool find_rows(const Plan &plan, Operand &operand, bool is_return) {
   const int64_t *strides = operand.kernel_strides();
   if (!merged_stride(plan.sizes, strides, plan.order, plan.column_begin, plan.ndim, &operand.col_stride) ||
       operand.col_stride != 1)
     return false;
-  if (plan.M == 1) {
-    operand.row_strides[0] = plan.N;
-    return true;
-  }
-  return merged_stride(plan.sizes, strides, plan.order, 0, plan.column_begin, &operand.row_strides[0]);
+  operand.row_dims = 1;
+  operand.row_sizes[0] = plan.M;
+  operand.row_strides[0] = plan.N;
+  if (plan.M == 1) return true;
+  // What is cast is written anew in any case.
+  const int most = is_return || operand.cast ? 1 : most_strides(plan);
+  operand.row_dims = merged_strides(plan.sizes, strides, plan.order, 0, plan.column_begin, most, operand.row_sizes,
+                                    operand.row_strides);
+  return operand.row_dims > 0;
 }
 
 void make_two_dimensional(Plan &plan) {
-  for_each(plan, Span::MN, [&](Operand &operand) {
-    if (two_dimensional(plan, operand)) return;
-    use_copy(operand, plan.normal);
-    two_dimensional(plan, operand);
-  });
+  int count = plan.op->operand_count();
+  for (int k = 0; k < count; ++k) {
+    Operand &operand = plan.operands[k];
+    if (!plan.exists(k) || operand.span != Span::MN) continue;
+    if (!find_rows(plan, operand, plan.op->is_return(k))) {
+      use_copy(operand, plan.normal);
+      find_rows(plan, operand, plan.op->is_return(k));
+    }
+    plan.strided = plan.strided || operand.row_dims > 1;
+  }
 }
 
 // ---- variants and grids ----
@@ -143,7 +159,8 @@ Alignment alignment_of(Plan &plan, bool flat) {
     if (!plan.exists(k)) continue;
     bool temporary = operand.copy || operand.cast;
     if (operand.span == Span::MN && !flat) {
-      if (two_dimensional(plan, operand)) found.extents |= operand.row_strides[0];
+      if (find_rows(plan, operand, plan.op->is_return(k)))
+        for (int i = 0; i < operand.row_dims; ++i) found.extents |= operand.row_strides[i];
       else temporary = true;
     }
     if (!temporary) found.pointers |= reinterpret_cast<uintptr_t>(operand.data);
@@ -215,6 +232,14 @@ bool plan_grid(const Plan &plan, StepPlan &step) {
   return x <= kMaxGridX && y <= kMaxGridY;
 }
 
+// Whether a step reads an operand whose rows have several strides.
+bool reads_strided(const Step &step, const Plan &plan) {
+  return plan.strided && std::any_of(step.params.begin(), step.params.end(), [&](const Param &param) {
+           return param.kind == ParamKind::Stride && plan.exists(param.index) &&
+                  plan.operands[param.index].row_dims > 1;
+         });
+}
+
 bool plan_steps(Plan &plan) {
   const Alignment &alignment = plan.alternative->flat ? plan.flat_alignment : plan.row_alignment;
   int workspace = -1;
@@ -223,6 +248,7 @@ bool plan_steps(Plan &plan) {
     StepPlan &planned = plan.steps[plan.step_count++];
     planned.step = &step;
     planned.use = choose_use(step, plan, columns_of(plan, step), alignment);
+    if (reads_strided(step, plan)) planned.use = &strided_use(*planned.use);
     const Variant &variant = *planned.use->variant;
     planned.aligned = alignment.allows(variant.exact == kOddRows ? chunk_of(plan) : variant.vec);
     planned.groups = 0;
@@ -292,6 +318,7 @@ void plan_cuda(Plan &plan) {
     for_each(plan, Span::MN, [&](Operand &operand) {
       operand.col_stride = 1;
       operand.row_strides[0] = plan.N;
+      operand.row_dims = 1;
     });
   } else {
     plan.flat = false;

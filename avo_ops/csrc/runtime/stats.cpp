@@ -17,7 +17,11 @@ template <class F> void for_each_counter(const Op &op, F f) {
       for (const Step &step : alternative.steps)
         for (const auto &row : step.uses)
           for (const auto &uses : row)
-            for (const auto &use : uses) f("cuda/" + use->variant->symbol, use->calls);
+            for (const auto &use : uses) {
+              f("cuda/" + use->variant->symbol, use->calls);
+              if (const StridedUse *strided = use->strided.load())
+                f("cuda/" + strided->variant.symbol, strided->use.calls);
+            }
   }
   f("definition", op.definitions);
   f("empty", op.empties);

@@ -62,7 +62,7 @@ enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Runs, Finish };
 // no whole number of them, or any rows. As templates are told it (csrc/device/vector.cuh).
 constexpr int64_t kWholeChunks = -1, kOddRows = -2, kAnyWidth = 0;
 
-struct Variant {
+struct VariantFacts {
   std::string symbol;
   std::string unit; // the cubin that has it
   int64_t min_n = 0, max_n = 0, exact = kAnyWidth;
@@ -70,6 +70,10 @@ struct Variant {
   int block = 0, rows = 1, vec = 1, cluster = 1, smem = 0;
   int64_t cols = 0;
   double persist = 0;
+  bool strided = false; // for operands whose rows have several strides
+};
+
+struct Variant : VariantFacts {
   // Set once by cuda_kernels.cpp; read without a lock.
   mutable std::atomic<void *> kernel[kMaxArchs] = {};
   mutable std::atomic<bool> waits[kMaxArchs] = {};     // for the kernel before it, so that it may be launched early
@@ -93,10 +97,22 @@ struct Param {
 };
 
 // A variant as one step of one op uses it, with its counter.
+struct StridedUse;
 struct Use {
   const Variant *variant = nullptr;
   mutable std::atomic<uint64_t> calls{0};
+  mutable std::atomic<const StridedUse *> strided{nullptr}; // see strided_use
+  ~Use();
 };
+
+// The same kernel made for operands whose rows have several strides.
+struct StridedUse {
+  Variant variant;
+  Use use;
+};
+
+// It is made when a call first needs it: most variants are never called so.
+const Use &strided_use(const Use &use);
 
 struct Step {
   Family *family = nullptr;

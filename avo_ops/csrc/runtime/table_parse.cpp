@@ -487,6 +487,22 @@ private:
 
 } // namespace
 
+Use::~Use() { delete strided.load(std::memory_order_acquire); }
+
+const Use &strided_use(const Use &use) {
+  const StridedUse *found = use.strided.load(std::memory_order_acquire);
+  if (found) return found->use;
+  auto made = std::make_unique<StridedUse>();
+  static_cast<VariantFacts &>(made->variant) = *use.variant;
+  // As generator/build.py calls the kernel and its unit.
+  made->variant.symbol = made->variant.unit = use.variant->symbol + "_strided";
+  made->variant.strided = true;
+  made->use.variant = &made->variant;
+  const StridedUse *mine = made.get();
+  if (!use.strided.compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return found->use;
+  return made.release()->use;
+}
+
 Tables parse_tables(const char *text) { return Parser(text).parse(); }
 
 } // namespace avo
