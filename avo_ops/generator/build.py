@@ -161,7 +161,9 @@ def with_row_strides(text: str, symbol: str) -> str:
     strided, count = _STRIDE_OF_INPUT.subn(r"\1RowStrides", text)
     if not count:
         raise ValueError(f"{symbol} reads no operand of rows")
-    strided = strided.replace('#include "device/avo.cuh"\n', '#include "device/avo.cuh"\n#include "device/strides.cuh"\n', 1)
+    strided = strided.replace(
+        '#include "device/avo.cuh"\n', '#include "device/avo.cuh"\n#include "device/strides.cuh"\n', 1
+    )
     return strided.replace(f"AVO_KERNEL({symbol},", f"AVO_KERNEL({symbol}{STRIDED},")
 
 
