@@ -173,6 +173,23 @@ def test_a_frozen_process_says_so_where_a_cuda_kernel_is_missing_and_thawed_make
     assert run(tmp_path, body) == "True\nTrue\n1\n"
 
 
+def test_rows_of_several_strides_are_copied_where_nothing_may_be_compiled(tmp_path: Path) -> None:
+    body = """
+    heads = torch.randn(2, 3, 2, 4, 8)[:, :, 0]
+    with avo_ops.testing.emulate(sms=3):
+        want = torch.ops.avo.softmax(heads.contiguous(), -1)
+        avo_ops.freeze()
+        for _ in range(2):
+            assert torch.equal(torch.ops.avo.softmax(heads, -1), want)
+        avo_ops.freeze(False)
+        before = dict(avo_ops.stats())
+        assert torch.equal(torch.ops.avo.softmax(heads, -1), want)
+    print(*sorted(k.split("/")[-1] for k, n in avo_ops.stats().items() if n != before.get(k)))
+    """
+    (strided,) = run(tmp_path, body).split()
+    assert strided.endswith("_strided")
+
+
 # ---- its size, and the commands ----
 
 

@@ -109,7 +109,13 @@ cuda::Library find_library(const Variant &variant, int arch) {
     if (found != kernels().libraries.end() && found->second) return found->second;
   }
   std::string why;
-  cuda::Library library = load_library(unit, arch, why);
+  cuda::Library library = nullptr;
+  try {
+    library = load_library(unit, arch, why);
+  } catch (const NotNow &) { // after freeze(), or while a graph is captured: a copy does it, this time
+    if (!variant.strided) throw;
+    return nullptr;
+  }
   if (library) return library;
   bool first = false;
   {
@@ -174,7 +180,7 @@ std::string resolve_kernels(const std::string &unit, int arch) {
   KernelResolver resolver = kernels().resolver.load();
   char text[4096] = "";
   const int found = resolver ? resolver(unit.c_str(), arch, text, sizeof text) : 0;
-  if (found < 0) fail(text);
+  if (found < 0) throw NotNow(text);
   return found ? text : "";
 }
 

@@ -1,6 +1,8 @@
 // CUDA devices and the kernels that are loaded on them.
 #pragma once
 
+#include <stdexcept>
+
 #include "cuda_driver.h"
 #include "plan.h"
 
@@ -12,8 +14,13 @@ namespace avo {
 using KernelResolver = int (*)(const char *unit, int arch, char *text, int text_size);
 using WarningCallback = void (*)(const char *message);
 
+// A kernel that is not there may be compiled later, but not in this call.
+struct NotNow : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 void set_kernel_resolver(KernelResolver resolver);
-// The path that it gives, or nothing. Throws its message.
+// The path that it gives, or nothing. Throws NotNow with its message.
 std::string resolve_kernels(const std::string &unit, int arch);
 void set_warning_callback(WarningCallback callback);
 void warn(const std::string &message);
@@ -25,7 +32,8 @@ void forget_failed_kernels();
 Target cuda_target(int device);
 
 // A kernel of a family on a device, ready to be launched with the variant's shared memory and cluster; null,
-// after one warning for the family, when it cannot be had.
+// after one warning for the family, when it cannot be had. Throws NotNow; but for several row strides it is null then,
+// without a warning, for copies of the operands do.
 cuda::Kernel cuda_kernel(const Family &family, const Variant &variant, const Target &target);
 
 // Whether the kernel, which has been loaded, waits for the one before it by itself, so that it may be launched before

@@ -45,7 +45,12 @@ public:
     const void *found = variant.emulated.load(std::memory_order_acquire);
     if (!found) {
       const std::string &library = variant.strided ? variant.unit : family.name;
-      found = library_of(library).find(variant.symbol);
+      try {
+        found = library_of(library).find(variant.symbol);
+      } catch (const NotNow &) { // as on a GPU
+        if (!variant.strided) throw;
+        return nullptr;
+      }
       if (!found) fail("emulator: the library of ", library, " has no kernel ", variant.symbol);
       variant.emulated.store(found, std::memory_order_release);
     }
