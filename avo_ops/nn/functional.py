@@ -89,7 +89,9 @@ def is_widened(name: str, device: str) -> bool:
 
 def as_autocast(name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors in the dtypes in which autocast, if it is on, has torch's twin of an operator take them."""
-    if not is_widened(name, tensors[0].device.type):
+    if not is_autocasting() or not is_widened(
+        name, tensors[0].device.type
+    ):  # to ask for the device takes longer
         return tensors
     return tuple(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors)
 
