@@ -5,8 +5,9 @@
 //           erf 1.4 / 1.5   x_sigmoid 2.7   ndtr 4.7 / 5.0   x_ndtr 6.7 / 8.5   exp_neg_sq 1.3 / 2.2   erfc 7 / 8 (at
 //           0, where it feels the rounding of its variable threefold)
 //   double  exp 1.1   expm1 1.7   sigmoid 2.4   tanh 1.7   rsqrt 1.5   exp_neg_sq 1.4
-// A denormal result is off by up to one more unit. sqrt and recip are correctly rounded; sin, cos, pow and what follows it in
-// the list of libm's below, and log, log1p, erf and erfc of double, are libm's. Denormal arguments and results are kept.
+// A denormal result is off by up to one more unit. sqrt and recip are correctly rounded; sin, cos, pow and what follows
+// it in the list of libm's below, and log, log1p, erf and erfc of double, are libm's. Denormal arguments and results
+// are kept.
 #pragma once
 
 #include "../common/philox.h"
