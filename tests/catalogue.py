@@ -439,6 +439,20 @@ def saves_a_result(record: OpDef) -> bool:
     return any(s["kind"] == "return" and s["index"] < results for s in saved)
 
 
+def stated_by_results(
+    record: OpDef, arguments: dict[str, Any], out: Sequence[torch.Tensor], grads: Sequence[torch.Tensor]
+) -> dict[str, torch.Tensor] | None:
+    """The gradients in float64 by the record's own formula of the results, as these are rounded; None if it has none of them.
+
+    What the rounding of a result does to such a gradient is not the kernel's.
+    """
+    if record.gradient is None or not saves_a_result(record):
+        return None
+    results, given = (dict(zip(record.results, (t.double() for t in ts), strict=True)) for ts in (out, grads))
+    stated = record.gradient(given, doubled(arguments), results)
+    return {key: stated[key].sum_to_size(arguments[key].shape) for key in differentiable(record, arguments)}
+
+
 def finds_an_extreme(record: OpDef) -> bool:
     """Whether a row's largest or least value is needed, which torch refuses to find in an empty one."""
     cases = [c for op in OPERATORS[record.name]["ops"] for c in op["cases"]]
