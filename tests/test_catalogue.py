@@ -12,6 +12,7 @@ from catalogue import (
     DEVICES,
     DTYPES,
     LAYOUTS,
+    OPERATORS,
     OTHERS,
     RECORDS,
     RELATIVE,
@@ -312,8 +313,9 @@ def test_a_shared_gradient_has_the_precision_of_each_tensor(name: str, device: s
 def test_empty(name: str, device: str) -> None:
     record = RECORDS[name]
     for m, n in ((0, 8), (3, 0), (0, 0)):
-        if n == 0 and finds_an_extreme(record):
-            continue
+        of_rows = any(r["span"] == "M" for r in OPERATORS[name]["ops"][0]["returns"])
+        if n == 0 and finds_an_extreme(record) and of_rows:
+            continue  # there is no largest value, as torch says
         arguments = build(calls(record, m, n)[-1], torch.float32, device)
         own = leaves(record, arguments)
         out = run(record, own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from ..definitions.primitives import TORCH
 Tensor = torch.Tensor
 
 _REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "amax": torch.amax, "amin": torch.amin}
+# What torch does not find: what leaves any other value as it is.
+_OF_NOTHING = {"amax": -math.inf, "amin": math.inf}
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,9 @@ class Expression:
             value = operands[0]
             shift = len(space.sizes) - value.dim()
             dims = [d - shift for d in space.reduced(attr) if d >= shift]
+            if op in _OF_NOTHING and any(type(s) is int and s == 0 for s in (value.shape[d] for d in dims)):
+                shape = [1 if d in dims else s for d, s in enumerate(value.shape)]
+                return value.new_full(shape, _OF_NOTHING[op])
             # Without rows (all dims are columns) there is one row; torch would take [] for all dims.
             return _REDUCTIONS[op](value, dims, keepdim=True) if dims else value
         result: Tensor = TORCH[op](*operands)
