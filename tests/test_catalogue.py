@@ -12,7 +12,6 @@ from catalogue import (
     DEVICES,
     DTYPES,
     LAYOUTS,
-    OPERATORS,
     OTHERS,
     RECORDS,
     RELATIVE,
@@ -26,7 +25,6 @@ from catalogue import (
     differentiable,
     doubled,
     equal,
-    finds_an_extreme,
     gradient_roundings,
     gradients,
     incoming,
@@ -148,9 +146,7 @@ def test_values_and_gradients(name: str, dtype: torch.dtype, device: str) -> Non
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_wide_rows(name: str, dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
-    # Tails and the order of sums are those of the other dtype on the CPU, where both are computed in float32.
-    widths = WIDE if dtype == torch.float32 or device == "cuda" else WIDE[::4]
-    for n in widths:
+    for n in WIDE:
         check_call(name, calls(RECORDS[name], 3, n)[-1], dtype, device, scale=2.0)
 
 
@@ -313,9 +309,6 @@ def test_a_shared_gradient_has_the_precision_of_each_tensor(name: str, device: s
 def test_empty(name: str, device: str) -> None:
     record = RECORDS[name]
     for m, n in ((0, 8), (3, 0), (0, 0)):
-        of_rows = any(r["span"] == "M" for r in OPERATORS[name]["ops"][0]["returns"])
-        if n == 0 and finds_an_extreme(record) and of_rows:
-            continue  # there is no largest value, as torch says
         arguments = build(calls(record, m, n)[-1], torch.float32, device)
         own = leaves(record, arguments)
         out = run(record, own)

@@ -30,11 +30,6 @@ def quantize(x: Tensor, scale: Tensor, dtype: str = "float8_e4m3fn") -> Tensor:
 
 def _with_scale(y: Tensor, dims: Sequence[int], dtype: str) -> tuple[Tensor, Tensor]:
     largest = _LARGEST[dtype]
-    if any(
-        y.shape[d] == 0 for d in dims
-    ):  # torch finds no largest value of nothing: the scale of a row of zeros
-        _, least = _with_scale(y.sum(dims, keepdim=True), dims, dtype)
-        return quantize(y, least, dtype), least
     scale = (y.abs().amax(dims, keepdim=True) / largest).clamp(min=1.0 / (512.0 * largest)).to(torch.float32)
     return quantize(y, scale, dtype), scale
 

@@ -141,9 +141,10 @@ class Expression:
             value = operands[0]
             shift = len(space.sizes) - value.dim()
             dims = [d - shift for d in space.reduced(attr) if d >= shift]
-            if op in _OF_NOTHING and any(type(s) is int and s == 0 for s in (value.shape[d] for d in dims)):
-                shape = [1 if d in dims else s for d, s in enumerate(value.shape)]
-                return value.new_full(shape, _OF_NOTHING[op])
+            if op in _OF_NOTHING and any(
+                isinstance(s, int) and s == 0 for s in (value.shape[d] for d in dims)
+            ):
+                return value.sum(dims, keepdim=True) + _OF_NOTHING[op]
             # Without rows (all dims are columns) there is one row; torch would take [] for all dims.
             return _REDUCTIONS[op](value, dims, keepdim=True) if dims else value
         result: Tensor = TORCH[op](*operands)

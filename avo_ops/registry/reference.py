@@ -81,18 +81,15 @@ def _finished(op: Op, ret: Return, value: Tensor, args: Sequence[Any], space: Sp
 
 
 def stated(op: Op, compute: Callable[..., tuple[Tensor, ...]]) -> Definition:
-    """The public op by the author's definition."""
+    """The public op by the author's definition; without elements by its expression, for torch finds no largest of them."""
+    by_expression = derived(op)
 
     def run(*args: Any) -> Any:
         args = op.filled(args)
         space = space_of(op, args)
-        values = _widened(op, args, space)
-        empty = _is_empty(space)
-        results: Sequence[Any]
-        if empty and all(r.span == "MN" for r in op.returns):
-            results = [_nothing(op, r, args, space) for r in op.returns]
-        else:
-            results = compute(*values)
+        if _is_empty(space):
+            return by_expression(*args)
+        results = compute(*_widened(op, args, space))
         finished = tuple(_finished(op, r, v, args, space) for r, v in zip(op.returns, results, strict=True))
         return finished[0] if len(finished) == 1 else finished
 
