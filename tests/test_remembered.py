@@ -52,6 +52,8 @@ UNKNOWN = {
     "a module's method": "f = torch.nn.GELU().forward",
     "a module": "f = torch.nn.GELU()",
     "what a helper reads": "def g(x): return x * Config.eps\\ndef f(x): return g(x)",
+    "a module that makes attributes": "class Module(type(os)):\\n    eps = 1.0\\nm = Module('m')\\ndef f(x): return x * m.eps",
+    "a module's __getattr__": "m = type(os)('m')\\nm.__getattr__ = lambda name: 1.0\\ndef f(x): return x * m.eps",
     "an attribute of a function": "def g(x): return x * 2\\ng.t = TENSOR\\ndef f(x): return g(x)",
 }
 
@@ -187,9 +189,11 @@ def test_what_else_is_asked_of_a_function_that_was_remembered(
     with avo_ops.testing.emulate():
         check()
     avo_ops.export({str(tmp_path / "bundle")!r}, [f])
-    y = avo_ops.load({str(tmp_path / "bundle")!r})["norm"](x, g)
-    torch.testing.assert_close(y, norm(x, g))
+    loaded = avo_ops.load({str(tmp_path / "bundle")!r})["norm"]
+    torch.testing.assert_close(loaded(x, g), norm(x, g))
     print("torch._dynamo" in sys.modules, any("cuda/" in k for k in avo_ops.stats()))
+    whole = torch.compile(lambda x: loaded(x)[0] + 1, fullgraph=True, backend="eager")
+    torch.testing.assert_close(whole(x), norm(x)[0] + 1)
     print(len(f.verify(x, g).lines) > 0)
     """
     folder, _ = filled

@@ -44,7 +44,7 @@ from .program import KernelStep
 Json = dict[str, Any]
 Tensor = torch.Tensor
 
-FORMAT = 1
+FORMAT = 2
 _ISAS = ("base", "v3", "v4")
 _SUMS = "SHA256SUMS"
 

@@ -153,10 +153,10 @@ class EmulatorCompiler:
     def _unit(name: str) -> str:
         from ..generator import emulator
 
-        text = _text_of(name)
-        if text is not None:  # of one kernel, made for operands of several row strides
-            return emulator.unit(text, [name])
         if name not in _families:
+            text = _text_of(name)
+            if text is not None:  # of one kernel, made for operands of several row strides
+                return emulator.unit(text, [name])
             _check_known(name)
             return emulator.family_unit(name)
         rows = _families[name][0][name].variants.values()

@@ -23,8 +23,9 @@ def allow_in_graph(function: Callable[..., Any]) -> None:
 
 
 def _allow_all() -> None:
-    while _waiting:
-        torch.compiler.allow_in_graph(_waiting.pop())
+    for function in list(_waiting):  # in two threads at once: to allow one twice does no harm
+        torch.compiler.allow_in_graph(function)
+        _waiting.discard(function)
 
 
 when_imported(_NAME, _allow_all)

@@ -203,10 +203,15 @@ def _module_name(module: types.ModuleType) -> str:
     """The name of a module whose attributes may be looked at.
 
     Raises:
-        _Unknown: it is one of torch whose functions depend on more than their arguments.
+        _Unknown: it is one of torch whose functions depend on more than their arguments; or it makes attributes when they are
+            asked for.
     """
     name = module.__name__
-    if name.partition(".")[0] == "torch" and name not in _TORCH_MODULES:
+    of_torch = name.partition(".")[0] == "torch"
+    makes_attributes = type(module) is not types.ModuleType or (
+        not of_torch and "__getattr__" in vars(module)
+    )
+    if makes_attributes or (of_torch and name not in _TORCH_MODULES):
         raise _Unknown
     return name
 

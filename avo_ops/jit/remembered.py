@@ -112,7 +112,7 @@ def _versions() -> list[bytes]:
     """Of torch and of this package, whose files count besides: an editable one changes while its version does not."""
     files = [
         (entry.path.removeprefix(_PACKAGE), entry.stat().st_size, entry.stat().st_mtime_ns)
-        for folder in ("definitions", "generator", "jit", "registry")
+        for folder in ("", "definitions", "generator", "jit", "nn", "registry")
         for entry in os.scandir(os.path.join(_PACKAGE, folder))
         if entry.name.endswith(".py")
     ]
