@@ -243,7 +243,7 @@ def changed(folder: Path, **values: Any) -> None:
 
 @pytest.mark.parametrize(
     ("values", "reason"),
-    [({"avo_ops": "0.0.9"}, rf"was exported by avo_ops 0\.0\.9 \(format {bundle.FORMAT}\), and this is avo_ops .*: export it again"),
+    [({"avo_ops": "0.0.9"}, rf"was exported by avo_ops 0\.0\.9 \(format {bundle.FORMAT}\), and this is avo_ops .*: export"),
      ({"format": 99}, rf"\(format 99\), and this is avo_ops .* \(format {bundle.FORMAT}\)"),
      ({"torch": "99.1"}, r"was exported with torch 99\.1, and this is torch .*: install a later one")],
 )  # fmt: skip
