@@ -84,14 +84,14 @@ AUTOCAST = frozenset(name for name, _ in _WIDENED)
 
 def is_widened(name: str, device: str) -> bool:
     """Whether torch's twin of an operator computes 16-bit tensors on a device in float32 now, since autocast is on."""
-    return is_autocasting() and (name, device) in _WIDENED and torch.is_autocast_enabled(device)
+    return (name, device) in _WIDENED and torch.is_autocast_enabled(device)
 
 
 def as_autocast(name: str, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors in the dtypes in which autocast, if it is on, has torch's twin of an operator take them."""
-    if not is_autocasting() or not is_widened(
-        name, tensors[0].device.type
-    ):  # to ask for the device takes longer
+    if not is_autocasting():  # to ask for the device takes longer
+        return tensors
+    if not is_widened(name, tensors[0].device.type):
         return tensors
     return tuple(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors)
 
