@@ -16,7 +16,7 @@ import torch
 import torch._dynamo
 import torch._functorch.config
 
-from .workloads import Workload
+from .workloads import Loss, Workload
 
 Tensor = torch.Tensor
 Function = Callable[..., Any]
@@ -55,9 +55,7 @@ def _liger() -> Adapters:
         "swiglu": lambda gate, up, **_: ops.LigerSiLUMulFunction.apply(gate, up),
         "geglu_tanh": lambda gate, up, **_: ops.LigerGELUMulFunction.apply(gate, up),
         # Its forward computes the gradient already, in place of the logits.
-        "cross_entropy": lambda input, target, **_: ops.LigerCrossEntropyFunction.apply(input, target, None)[
-            0
-        ],
+        "cross_entropy": lambda x, target, **_: ops.LigerCrossEntropyFunction.apply(x, target, None)[0],
     }
 
 
@@ -90,7 +88,7 @@ def _quack() -> Adapters:
             x, weight, residual=residual, eps=_eps(x, eps), prenorm=True
         ),
         "softmax": lambda x, **_: softmax(x),
-        "cross_entropy": lambda input, target, **_: cross_entropy(input, target),
+        "cross_entropy": lambda x, target, **_: cross_entropy(x, target, reduction="mean"),
     }
 
 
@@ -126,7 +124,7 @@ def _flash_attn() -> Adapters:
         "add_rms_norm": lambda x, residual, weight, eps, **_: norm.rms_norm_fn(
             x, weight, None, residual=residual, eps=_eps(x, eps), prenorm=True
         ),
-        "cross_entropy": lambda input, target, **_: loss(input, target)[0].mean(),
+        "cross_entropy": lambda x, target, **_: loss(x, target)[0].mean(),
     }
 
 
@@ -154,7 +152,7 @@ def _adapters(package: str) -> Adapters:
         return {}
 
 
-def has(name: str, workload: Workload, device: str) -> bool:
+def has(name: str, workload: Workload | Loss, device: str) -> bool:
     """Whether ``name`` computes a workload on a device, and is installed."""
     if name == "avo":
         return True
@@ -163,7 +161,7 @@ def has(name: str, workload: Workload, device: str) -> bool:
     return device == "cuda" and workload.name in _adapters(name)
 
 
-def implementation(name: str, workload: Workload) -> Implementation:
+def implementation(name: str, workload: Workload | Loss) -> Implementation:
     """How ``name`` computes a workload."""
     if name == "avo":
         return Implementation(workload.avo)

@@ -416,7 +416,10 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         *(text.split(",") for text in (options.ops, options.dtypes, options.shapes, options.directions))
     ):
         m, n = map(int, shape.split("x"))
-        yield Problem(workloads(m, n)[op], direction, dtype)
+        workload = workloads(m, n)[op]
+        if not isinstance(workload, Workload):
+            raise SystemExit(f"{op} has no kernels of its own")
+        yield Problem(workload, direction, dtype)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ import torch
 
 import avo_ops  # noqa: F401  (registers torch.ops.avo)
 from avo_ops import plan_file
-from avo_ops.definitions import CATALOGUE, OpDef
+from avo_ops.definitions import CATALOGUE, COMPOSITES, Composite, OpDef
 from avo_ops.definitions.record import Narrow, Whole
 from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 
@@ -77,6 +77,20 @@ class Workload:
         return getattr(torch.ops.avo, self.record.name)  # type: ignore[no-any-return]
 
     @property
+    def wanted(self) -> Sequence[str]:
+        """The arguments that get gradients."""
+        return with_gradient(self.record.name)
+
+    @property
+    def has_backward(self) -> bool:
+        return self.operator.backward is not None
+
+    @property
+    def reference(self) -> Callable[..., Any]:
+        """What it computes, for arguments in float64."""
+        return self.twin or self.record.compute
+
+    @property
     def twin(self) -> Callable[..., Any] | None:
         return twin_of(self.record) if self.record.twin is not None else None
 
@@ -92,7 +106,7 @@ class Workload:
         self, make: Callable[[tuple[int, ...], bool], Tensor], differentiable: bool = True
     ) -> list[Any]:
         """The arguments in the schema's order. ``make(shape, primary)`` makes a tensor, primary if of shape (M, N)."""
-        found, wanted = [], with_gradient(self.record.name)
+        found, wanted = [], self.wanted
         for key, value in self.call.items():
             if isinstance(value, tuple):
                 value = make(value, value == (self.m, self.n))
@@ -147,6 +161,39 @@ class Workload:
         return [*grads, *saved, *numbers, [True] * len(operator.backward.returns)]
 
 
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """A composite that reduces a loss to one number, with the gradient of its first argument."""
+
+    name: str
+    composite: Composite
+    m: int
+    n: int
+    call: dict[str, Any]
+    kind = "loss"
+    has_backward = True
+
+    @property
+    def avo(self) -> Callable[..., Any]:
+        return getattr(torch.ops.avo, self.name)  # type: ignore[no-any-return]
+
+    @property
+    def reference(self) -> Callable[..., Any]:
+        return self.composite.reference
+
+    twin = reference
+
+    @property
+    def wanted(self) -> Sequence[str]:
+        return list(self.call)[:1]
+
+    arguments = Workload.arguments
+
+    def bytes(self, direction: str, dtype: torch.dtype) -> int:
+        values = self.arguments(lambda shape, _: torch.empty(shape, dtype=dtype, device="meta"), False)
+        return _size(values) + (_size(values[:1]) if direction != "forward" else 0)
+
+
 def _read(op: Any, values: Sequence[Any], tensors: dict[str, Any]) -> dict[str, Any]:
     """Those of ``tensors`` that the case of a call reads."""
     case = op.case(values)
@@ -173,17 +220,22 @@ def leaves_of(values: Iterable[Any]) -> list[Tensor]:
     return [v for v in values if isinstance(v, Tensor) and v.requires_grad]
 
 
-def workloads(m: int, n: int) -> dict[str, Workload]:
+def workloads(m: int, n: int) -> dict[str, Workload | Loss]:
     """The whole catalogue at (M, N), by name: one for each choice of an operator that has several ("gelu_tanh")."""
-    found = {}
+    found: dict[str, Workload | Loss] = {}
     for record in CATALOGUE:
         for name, call in calls(record, m, n):
             key = name.replace(" ", "_")
             found[key] = Workload(key, record, m, n, call)
+    for composite in COMPOSITES:
+        if composite.at is not None:
+            schema = torch._C.parse_schema(f"avo::{composite.name}{composite.schema}").arguments
+            call = dict(zip((a.name for a in schema), composite.at(m, n).args, strict=False))
+            found[composite.name] = Loss(composite.name, composite, m, n, call)
     return found
 
 
-def shapes_of(workload: Workload, device: str) -> tuple[tuple[int, int], ...]:
+def shapes_of(workload: Workload | Loss, device: str) -> tuple[tuple[int, int], ...]:
     return SHAPES[workload.kind] if device == "cuda" else CPU_SHAPES
 
 
@@ -214,7 +266,7 @@ class Arena:
         if layout == "sliced":
             return self.take((*shape[:-1], 3 * shape[-1]))[..., : shape[-1]].detach()
         if layout == "offset":
-            return self.take((math.prod(shape) + 1,))[1:].view(*shape).detach()
+            return self.take((math.prod(shape) + 1,))[1:].view(tuple(shape)).detach()
         size = math.prod(shape)
         while self._chunk < len(self._chunks) and self._used + size > self._chunks[self._chunk].numel():
             self._chunk, self._used = self._chunk + 1, 0
@@ -223,4 +275,4 @@ class Arena:
             self._chunks.append(torch.randn(max(size, small), device=self.device, dtype=self.dtype))
         begin = self._used
         self._used += -(-size // 256) * 256
-        return self._chunks[self._chunk][begin : begin + size].view(*shape).detach()
+        return self._chunks[self._chunk][begin : begin + size].view(tuple(shape)).detach()

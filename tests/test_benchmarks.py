@@ -68,7 +68,7 @@ def test_every_operator_can_be_measured() -> None:
         reference = run.Reference(workload, "cpu", torch.float32)
         values = workload.arguments(lambda shape, _: torch.empty(shape))
         assert reference.error(workload.avo, values) < 1e-5, name
-        for direction in run.DIRECTIONS if workload.operator.backward is not None else run.DIRECTIONS[:1]:
+        for direction in run.DIRECTIONS if workload.has_backward else run.DIRECTIONS[:1]:
             assert workload.bytes(direction, torch.float32) > 0, name
 
 

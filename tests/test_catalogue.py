@@ -451,7 +451,7 @@ def test_cuda_graph_and_side_stream(name: str) -> None:
         with torch.cuda.graph(graph, stream=stream):
             captured = run(record, arguments)
     for t in captured:
-        t.fill_(float("nan"))
+        t.fill_(float("nan") if t.is_floating_point() else torch.iinfo(t.dtype).min)
     graph.replay()
     torch.cuda.synchronize()
     for a, b, c in zip(want, side, captured, strict=True):

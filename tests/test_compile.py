@@ -38,6 +38,8 @@ if native_library.runtime() is None:
 Tensor = torch.Tensor
 CHUNK = 14
 CHUNKS = [list(CORPUS)[i : i + CHUNK] for i in range(0, len(CORPUS), CHUNK)]
+# torch.quantile asks for a number of elements that is a symbol in traces, which torch 2.11 refuses.
+TRACES_QUANTILE = torch.__version__ >= (2, 13)  # type: ignore[operator]
 # Of values about 1 after some ten operations; a bfloat16 result is rounded once, and eager rounds at each step.
 BOUNDS = {torch.float32: (2e-5, 2e-5), torch.float64: (1e-12, 1e-12), torch.bfloat16: (0.02, 0.02)}
 
@@ -140,6 +142,8 @@ def test_corpus(names: list[str]) -> None:
     for name, compiled, inputs in cases(names, (torch.float32, torch.bfloat16)):
         function = CORPUS[name]
         check(function.fn, compiled, inputs, function.gradients)
+        if name == "middle" and not TRACES_QUANTILE:
+            continue
         check_as_json(compiled, inputs)
         left = compiled.variants()[0].composite.reasons
         assert bool(left) == function.torch_parts, (name, left)

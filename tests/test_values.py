@@ -25,7 +25,9 @@ def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
                 assert line.avo.wrong <= line.eager.wrong, line
                 if not line.eager.wrong:
                     assert line.avo.max <= 4 * line.eager.max + slack, line
-                    assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
+                    # One element in which all but everything cancels can be most of a mean.
+                    chance = 2 * line.eager.max / (16 * 1024)
+                    assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack + chance, line
 
 
 def same(got: torch.Tensor, want: torch.Tensor, units: float = 4.0) -> None:

@@ -29,6 +29,7 @@ class Composite:
         source: where the formula comes from.
         reference: the same in torch alone, for tests.
         samples: calls for the tests.
+        at: a loss's arguments for M rows of N columns, the first of which gets a gradient, for the benchmarks.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Composite:
     source: str
     reference: Callable[..., Any]
     samples: tuple[Sample, ...] = ()
+    at: Callable[[int, int], Sample] | None = None
 
 
 def _reduced(name: str, values: Tensor, reduction: str, count: Any) -> Tensor:
@@ -110,9 +112,15 @@ def _cross_entropy(
     z_loss: float = 0.0,
 ) -> Tensor:
     target = target.long()
+    if not z_loss:
+        return F.cross_entropy(
+            x, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+        )
     classes = min(x.dim() - 1, 1)
     valid = target != ignore_index
-    loss = F.cross_entropy(x, target, weight, None, ignore_index, None, "none", label_smoothing)
+    loss = F.cross_entropy(
+        x, target, weight, ignore_index=ignore_index, reduction="none", label_smoothing=label_smoothing
+    )
     loss = loss + torch.where(valid, z_loss * torch.logsumexp(x, classes) ** 2, 0.0)
     count = valid.sum() if weight is None else (weight[target.where(valid, 0)] * valid).sum()
     return loss if reduction == "none" else loss.sum() / (count if reduction == "mean" else 1)
@@ -138,6 +146,7 @@ CROSS_ENTROPY = Composite(
         ),
         Sample(((6, 33), Whole((6,), 33, -1)), {"ignore_index": -1, "reduction": "sum"}),
     ),
+    at=lambda m, n: Sample(((m, n), Whole((m,), n))),
 )
 
 
@@ -288,6 +297,7 @@ def _pair(name: str, **fields: Any) -> Composite:
         "formula": f"{name}_rows, summed (or over the number of elements)",
         "source": f"torch.nn.functional.{name}",
         "samples": tuple(Sample(((6, 40), (6, 40)), {"reduction": r}) for r in ("mean", "sum", "none")),
+        "at": lambda m, n: Sample(((m, n), (m, n))),
     }
     return Composite(name=name, **{**values, **fields})
 
