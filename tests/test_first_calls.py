@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -37,17 +38,21 @@ def run(code: str, accelerator: str) -> list[str]:
 
 
 def test_the_file_says_each_thing_once() -> None:
-    tables = [json.dumps(table) for table in DATA["tables"]]
-    assert len(set(tables)) == len(tables)
-    used = {i for family in DATA["families"].values() for i, *_ in family["tables"].values()}
-    assert used == set(range(len(tables)))
+    for name in ("tables", "kernels"):
+        assert len(set(map(json.dumps, DATA[name]))) == len(DATA[name])
+    used = {i for kernels in DATA["kernels"] for i, *_ in kernels.values()}
+    assert used == set(range(len(DATA["tables"])))
+    assert {f["kernels"] for f in DATA["families"].values()} == set(range(len(DATA["kernels"])))
     own = {operator["name"]: operator["graphs"] for operator in DATA["operators"]}
     for operator in DATA["operators"]:
         if isinstance(operator["graphs"], str):  # all of them are another's
             operator = {**operator, "graphs": own[operator["graphs"]]}
         graphs = [json.dumps(graph) for graph in operator["graphs"]]
         assert len(set(graphs)) == len(graphs)
-        assert {i for op in operator["ops"] for *_, i in op["cases"]} == set(range(len(graphs)))
+        cases = [case for op in operator["ops"] for case in op.get("cases", ())]
+        assert {int(case.split()[-1]) for case in cases} == set(range(len(graphs)))
+        for before, op in itertools.pairwise(operator["ops"]):
+            assert not [key for key, value in op.items() if before.get(key) == value]
     assert all(
         tuple(DATA["columns"]) == plan_file.COLUMNS and len(r) <= len(plan_file.COLUMNS) and r[-1] != 0
         for t in DATA["tables"]
@@ -74,9 +79,48 @@ def test_a_table_of_two_units_is_refused() -> None:
         plan_file.text(plan["operators"], families)
 
 
+@pytest.mark.parametrize("change", [{"rows": 3}, {"symbol": "other"}])
+def test_a_variant_is_what_its_arguments_say(change: dict[str, Any]) -> None:
+    plan = plan_file.load(FOLDER)
+    name, family = next(iter(plan["families"].items()))
+    changed = {**family, "variants": {"f32": [{**family["variants"]["f32"][0], **change}]}}
+    with pytest.raises(
+        AssertionError, match=r"is not the name of a kernel|: a kernel of 128, .* has \{'block': 128"
+    ):
+        plan_file.text(plan["operators"], {**plan["families"], name: changed})
+
+
+def test_expressions_are_lines() -> None:
+    nodes: list[list[Any]] = [
+        ["load", [], "x"],
+        ["const", [], 2.0],
+        ["mul", [0, 1]],
+        ["const", [], "inf"],
+        ["max", [2, 3]],
+        ["scalar", [], "nan"],
+        ["load", [], "nan"],  # would be taken for a number
+        ["fma", [4, 5, 6]],
+        ["sum", [7], "M"],
+        ["const", [], 3],  # not the third line
+        ["sub", [8, 9]],
+        ["const", [], 1],
+    ]
+    results = {"y": 10, "same": 0, "one": 11}
+    lines = plan_file._expression_to(nodes, results)
+    assert lines["nodes"] == [
+        "load:x", "mul 0 2.0", "max 1 inf", "load:nan", "fma 2 $nan 3", "sum:M 4", "sub 5 3.0", "const:1.0",
+    ]  # fmt: skip
+    assert lines["results"] == {"y": 6, "same": 0, "one": 7}
+    known = plan_file._expression_of(**lines)
+    assert sorted(map(repr, (n[0] for n in known["nodes"]))) == sorted(map(repr, (n[0] for n in nodes)))
+    assert plan_file._expression_to(**known) == lines
+    with pytest.raises(AssertionError, match="an attribute that a line cannot say: round:True"):
+        plan_file._expression_to([["load", [], "x"], ["round", [0], True]], {"y": 1})
+
+
 def test_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "operators": [], "families": {}}))
-    with pytest.raises(RuntimeError, match=r"plan\.json has version 1; this package reads 4$"):
+    with pytest.raises(RuntimeError, match=r"plan\.json has version 1; this package reads 5$"):
         plan_file.load(tmp_path)
 
 
