@@ -53,8 +53,8 @@ def symbol_of(family: str, arguments: str) -> str:
     """The name of a kernel, by the arguments of AVO_KERNEL after it: block, blocks of an SM, dtypes, and mostly the tile."""
     _, _, dtypes, tile = _words_of(arguments)
     if tile:
-        threads, vectors, kind, _ = tile
-        tile = [f"t{threads}x{vectors}{_KINDS.get(kind, f'_n{kind}')}"]
+        threads, vectors, kind, _, *parts = tile
+        tile = [f"t{threads}x{vectors}{_KINDS.get(kind, f'_n{kind}')}", *(f"of{n}" for n in parts)]
     return f"{family}__{'_'.join([*dtypes, *tile])}"
 
 
@@ -70,7 +70,7 @@ def _shape_of(arguments: str, cluster: int) -> Json:
     block, blocks, _, tile = _words_of(arguments)
     if not tile:
         return {"block": block, "rows": 0, "persist": 0}
-    threads, _, _, persists = tile
+    threads, persists = tile[0], tile[3]
     return {
         "block": block,
         "rows": block * cluster // int(threads),

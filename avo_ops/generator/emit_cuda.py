@@ -211,10 +211,12 @@ class Emitter:
         else:
             kernel = _RowKernel(self.record, name, graph, kind)
             template, text, params = name, kernel.text(), tuple(kernel.params)
+        # What is compiled when it is first called is not compiled twice for calls of few and of many rows.
+        may_spread = kind == "row" and self.record.packaged and not self.with_sums and not features.sums
         variants: dict[str, list[Json]] = {}
         of_columns = any(n.op == "load" and self._is_of_columns(n) for n in graph.nodes())
         for x, w in self.pairs if of_columns else [(d, None) for d in DTYPES]:
-            item = ITEM_SIZE[x]
+            item, dtypes = ITEM_SIZE[x], x if w is None else f"{x},{w}"
             if kind == "flat":
                 ladder: tuple[Tile, ...] = (schedule.flat_tile(item),)
             elif kind == "pointwise":
@@ -250,6 +252,9 @@ class Emitter:
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
                 if kind in ("row", "cluster") and x != "f64":
+                    spread = schedule.spread(tile) if may_spread and dtypes in schedule.USUAL else None
+                    if spread is not None:
+                        rows.append(variant(name, kind, x, w, spread, least, tile.max_n, "few"))
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "chunks"))
                     least = tile.max_n + 1
                 # Rows that are not whole chunks do with one tile for each number of threads, if it has not many more vectors; not
@@ -263,7 +268,7 @@ class Emitter:
                 for tile in map(schedule.odd_tile, ladder):
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "odd"))
                     least = tile.max_n + 1
-            variants[x if w is None else f"{x},{w}"] = rows
+            variants[dtypes] = rows
         return self._add(
             Family(
                 name,
@@ -364,6 +369,8 @@ def variant(
 ) -> Json:
     """A line of a variant table. ``exact``: for one width, or for rows of whole "chunks", or for "odd" ones, or for any.
 
+    "few": whole chunks too, where there are so few rows that a persistent grid has all of them under way at once.
+
     Odd rows are those that are no whole number of chunks. Where the threads of a row do not bear on bits also those that do
     not all start at a chunk.
     """
@@ -372,10 +379,12 @@ def variant(
     known = (
         str(exact)
         if isinstance(exact, int)
-        else {"odd": "kSingly", "chunks": "kWholeChunks"}.get(exact or "", "0")
+        else {"odd": "kSingly", "chunks": "kWholeChunks", "few": "kWholeChunks"}.get(exact or "", "0")
     )
     dtypes = [x, w] if w else [x]
     told = [tile.block, tile.min_blocks, *dtypes, tile.threads, tile.vectors, known, str(tile.ahead).lower()]
+    if tile.parts > 1:
+        told.append(tile.parts)
     arguments = ", ".join(map(str, told))
     symbol = symbol_of(name, arguments)
     return {
@@ -453,6 +462,7 @@ class _RowKernel:
         self.stores = {n: v for n, v in graph.results.items() if v.span & Span.ROWS and v.span != Span.ROWS}
         self.row_stores = {n: v for n, v in graph.results.items() if not v.span & Span.COLS}
         self.looped = kind in ("loop", "runs")
+        self.spreads = kind == "row" and not self.sums
         self.by_runs = record.columns.rule == "groups" and kind != "runs"
         # Of those of a row the ones that are column operands elsewhere.
         self.run_loads = [n for n in self.statistics if kind == "runs" and record.spans.get(n.attr) == "N"]
@@ -518,7 +528,7 @@ class _RowKernel:
             *_parameters(self.name, names, self.declared),
             "namespace avo {",
             "",
-            f"template <int kBlock, {typenames}, int T, int P, int kN, bool kAhead>",
+            f"template <int kBlock, {typenames}, int T, int P, int kN, bool kAhead{', int kParts = 1' if self.spreads else ''}>",
             f"AVO_INLINE void {self.name}(AVO_PARAMETERS({names}, T)) {{",
         ]
         return "\n".join([*head, *self._body(), "}", "", "} // namespace avo", ""])
@@ -572,7 +582,8 @@ class _RowKernel:
             most = max(
                 self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin")
             )
-            out += [f"  __shared__ RowScratch<C, kBlock, T, {most}> scratch;", "  int turn = 0;"]
+            parts = ", kParts" if self.spreads else ""
+            out += [f"  __shared__ RowScratch<C, kBlock, T, {most}{parts}> scratch;", "  int turn = 0;"]
         if self.sums or self.kind == "runs":
             out.append("  let_next_kernel_begin();")
         if not self.looped and not self.by_runs:

@@ -54,8 +54,8 @@ class Kernel:
     """One launch on a GPU, or the one kernel of a call on the CPU (grid None).
 
     ``vector``: elements of an access where operands are ``aligned``. ``width``: the row length that the kernel is
-    compiled for; "chunks" if for any that is a multiple of ``vector``, of aligned rows; "odd" if for rows that are not such; or
-    None.
+    compiled for; "chunks" if for any that is a multiple of ``vector``, of aligned rows; "few" if for those of calls of few rows; "odd" if for rows
+    that are not such; or None.
     """
 
     name: str
@@ -74,6 +74,8 @@ class Kernel:
         widths = "any width" if self.width is None else f"width {self.width}"
         if self.width == "chunks":
             widths = "rows of whole vectors"
+        elif self.width == "few":
+            widths = "few rows of whole vectors"
         elif self.width == "odd":
             widths = "rows that are not aligned"
         cluster = f" in clusters of {self.cluster}" if self.cluster > 1 else ""

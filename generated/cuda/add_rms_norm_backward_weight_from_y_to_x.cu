@@ -10,13 +10,13 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void add_rms_norm_backward_weight_from_y_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);

@@ -10,14 +10,14 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void add_rms_norm_quantize_rows_forward_weight_int8(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);

@@ -12,14 +12,14 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void group_norm_silu_backward_weight_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
   int turn = 0;
   begin_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);

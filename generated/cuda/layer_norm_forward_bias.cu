@@ -10,13 +10,13 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void layer_norm_forward_bias(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
   int turn = 0;
   Vec<W, V> bias_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);

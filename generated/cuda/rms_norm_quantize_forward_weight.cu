@@ -10,7 +10,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void rms_norm_quantize_forward_weight(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
@@ -18,7 +18,7 @@ AVO_INLINE void rms_norm_quantize_forward_weight(AVO_PARAMETERS(X, W, T)) {
   const C scale = *scale_ptr;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);

@@ -10,13 +10,13 @@
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void scaled_masked_softmax_rows_backward_last(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
   begin_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);

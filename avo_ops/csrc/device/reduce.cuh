@@ -1,4 +1,8 @@
-// Reductions over the T threads of a row, in a tree that T and the block size fix; every thread gets the result.
+// Reductions over the T threads of a row, in a tree that the map of the row fixes; every thread gets the result.
+//
+// kParts > 1: each vector of the map has a thread of its own, so that a call of few rows does not wait for one thread
+// to treat several. What one thread of the map would have added up is added up first, in its order: the bits are the
+// same.
 #pragma once
 
 #include "cluster.cuh"
@@ -54,10 +58,11 @@ private:
 // Shared memory for the reductions of rows that span several warps, or several blocks of a cluster (T > kBlock). Two
 // buffers take turns, so that one barrier a reduction is enough: a thread writes a buffer again only after the barrier
 // of the reduction in between.
-template <class C, int kBlock, int T, int kMost> struct RowScratch {
+template <class C, int kBlock, int T, int kMost, int kParts = 1> struct RowScratch {
   static constexpr int kWarps = T > 32 ? kBlock / 32 : 1;
   C value[2][kMost][kWarps];
   C block[2][kMost][kBlocksOfRow<T, kBlock>]; // each block's value, written by that block
+  C part[2][kMost][kParts > 1 ? kBlock : 1];
 };
 
 template <int kWidth, class Op, class C> AVO_INLINE C butterfly(C v) {
@@ -67,14 +72,26 @@ template <int kWidth, class Op, class C> AVO_INLINE C butterfly(C v) {
 }
 
 // Reduce several values of each row at once.
-template <class Op, int T, int kBlock, int kMost, class C, class... Values>
-AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost> &scratch, int &turn, Values &...values) {
-  constexpr int kValues = int(sizeof...(Values));
+template <class Op, int T, int kBlock, int kMost, int kParts, class C, class... Values>
+AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost, kParts> &scratch, int &turn, Values &...values) {
+  constexpr int kValues = int(sizeof...(Values)), kMap = T / kParts;
   C v[kValues] = {values...};
+  if constexpr (kParts > 1) {
 #pragma unroll
-  for (int k = 0; k < kValues; ++k) v[k] = butterfly<(T < 32 ? T : 32), Op>(v[k]);
-  if constexpr (T > 32) {
-    constexpr int kRowWarps = (T < kBlock ? T : kBlock) / 32;
+    for (int k = 0; k < kValues; ++k) scratch.part[turn][k][threadIdx.x] = v[k];
+    __syncthreads();
+    const int first = int(threadIdx.x) / T * T + int(threadIdx.x) % T % kMap;
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) {
+      v[k] = scratch.part[turn][k][first];
+#pragma unroll
+      for (int p = 1; p < kParts; ++p) v[k] = Op::apply(v[k], scratch.part[turn][k][first + p * kMap]);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) v[k] = butterfly<(kMap < 32 ? kMap : 32), Op>(v[k]);
+  if constexpr (kMap > 32) {
+    constexpr int kRowWarps = (kMap < kBlock ? kMap : kBlock) / 32;
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     if (lane == 0) {
 #pragma unroll
@@ -98,8 +115,8 @@ AVO_INLINE void row_reduce(RowScratch<C, kBlock, T, kMost> &scratch, int &turn, 
         for (int r = 1; r < kBlocksOfRow<T, kBlock>; ++r) v[k] = Op::apply(v[k], scratch.block[turn][k][r]);
       }
     }
-    turn ^= 1;
   }
+  if constexpr (kMap > 32 || kParts > 1) turn ^= 1;
   int k = 0;
   ((values = v[k++]), ...);
 }

@@ -175,6 +175,7 @@ bool misses_aligned(const Plan &plan, const StepPlan &step) {
 
 std::string describe_width(int64_t exact) {
   if (exact == kOddRows) return "odd";
+  if (exact == kFewRows) return "few";
   return exact == kAnyWidth ? "any" : exact == kWholeChunks ? "chunks" : std::to_string(exact);
 }
 

@@ -175,10 +175,18 @@ bool odd_rows(const Variant &variant, const Plan &plan, int64_t n, const Alignme
   return variant.cols > 0 ? !alignment.allows(chunk) : n % chunk != 0;
 }
 
-// If rows are whole chunks, the variant specialised for this N, or else the first for such rows whose range holds N; if
-// they are not, the first for those; or the first for any row.
+int64_t persistent_blocks(const Variant &variant, const Target &target) {
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(variant.persist * target.sms)));
+}
+
+// If rows are whole chunks, the variant for calls of few rows, the one specialised for this N, or else the first for
+// such rows whose range holds N; if they are not, the first for those; or the first for any row.
 const Use *choose_use(const Step &step, const Plan &plan, int64_t n, const Alignment &alignment) {
   const auto &uses = step.uses[index_of(plan.x)][index_of(plan.w)];
+  for (const auto &use : uses)
+    if (use->variant->exact == kFewRows && use->variant->holds(n) && alignment.allows(use->variant->vec) &&
+        plan.M <= persistent_blocks(*use->variant, plan.target) * use->variant->rows)
+      return use.get();
   for (const auto &use : uses)
     if (use->variant->exact == n && alignment.allows(use->variant->vec)) return use.get();
   for (const auto &use : uses)
@@ -190,10 +198,6 @@ const Use *choose_use(const Step &step, const Plan &plan, int64_t n, const Align
   for (const auto &use : uses)
     if (use->variant->exact == kAnyWidth && use->variant->holds(n)) return use.get();
   return nullptr;
-}
-
-int64_t persistent_blocks(const Variant &variant, const Target &target) {
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(variant.persist * target.sms)));
 }
 
 // Grid rules of the families. A cluster works on one row group together.

@@ -59,8 +59,9 @@ struct PartSpec {
 enum class FamilyClass : uint8_t { Flat, Row, Loop, Column, Runs, Finish };
 
 // What a variant takes: rows of one width (that number), rows of whole 16-byte chunks that start at one, rows that are
-// no whole number of them, or any rows. As templates are told it (csrc/device/vector.cuh).
-constexpr int64_t kWholeChunks = -1, kOddRows = -2, kAnyWidth = 0;
+// no whole number of them, or any rows; or rows of whole chunks of which there are few. As templates are told it
+// (csrc/device/vector.cuh).
+constexpr int64_t kWholeChunks = -1, kOddRows = -2, kFewRows = -3, kAnyWidth = 0;
 
 struct VariantFacts {
   std::string symbol;

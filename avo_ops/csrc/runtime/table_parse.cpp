@@ -246,14 +246,16 @@ private:
     check_counts();
   }
 
-  // The width that a variant is for: "any", "chunks", "odd" or a number.
+  // The width that a variant is for: "any", "chunks", "odd", "few" or a number.
   int64_t width() {
     const std::string &word = in_.word("exact");
     if (word == "any") return kAnyWidth;
     if (word == "chunks") return kWholeChunks;
     if (word == "odd") return kOddRows;
+    if (word == "few") return kFewRows;
     int64_t n = 0;
-    if (!to_integer(word, n) || n <= 0) in_.error("exact must be any, chunks, odd or a width, but is '", word, "'");
+    if (!to_integer(word, n) || n <= 0)
+      in_.error("exact must be any, chunks, odd, few or a width, but is '", word, "'");
     return n;
   }
 
