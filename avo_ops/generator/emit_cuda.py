@@ -15,7 +15,7 @@ from .plan import Argument, Case, Op, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
-from .simplify import phase_of
+from .simplify import joined, phase_of
 from .trace import TraceError
 
 Json = dict[str, Any]
@@ -141,7 +141,8 @@ class Emitter:
         features = Features.of(graph)
         if not self.by_runs:
             return features
-        return replace(features, row_loads=features.row_loads + self.held, column_loads=0)
+        more = {"row_loads": features.row_loads + self.held, "held": features.held + self.held}
+        return replace(features, **more, column_loads=0)
 
     def _of_groups(self, case: Case, op: Op) -> list[Json]:
         """Rows as elsewhere; sums over the rows by a kernel that has a row for each run of columns."""
@@ -466,7 +467,8 @@ class _RowKernel:
         self.by_runs = record.columns.rule == "groups" and kind != "runs"
         # Of those of a row the ones that are column operands elsewhere.
         self.run_loads = [n for n in self.statistics if kind == "runs" and record.spans.get(n.attr) == "N"]
-        self.names = Names({f"{n.attr}_vec" for n in loads})
+        self.joined = joined(graph) if kind == "row" else []
+        self.names = Names({f"{n.attr}_vec" for n in [*loads, *self.joined]})
         for n in [*loads, *self.scalars]:
             self.names.reserve(identifier(n.attr))
         for s in self.sums:
@@ -633,6 +635,7 @@ class _RowKernel:
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)
+        out += self._join(known)
         for k in range(1, self.last + 1):
             out += self._reduce(k, known)
             out += self._row_values(named.get(k, []), known)
@@ -794,6 +797,32 @@ class _RowKernel:
             known[node.index] = name
         return out
 
+    def _join(self, known: dict[int, str]) -> list[str]:
+        """What is made of several operands of the row before all else, stored and kept."""
+        out = []
+        for n in self.joined:
+            name, unknown = n.attr, self._element(0, known)
+            for other in self.joined:
+                del unknown[other.index]
+            body = Body(self.names.scope(), unknown, "const C", approximate="<A>", spell=self._spell)
+            lines, (value,) = body.emit([n.args[0]])
+            out += [
+                f"    Vec<X, V> {name}_vec[P];",
+                "#pragma unroll",
+                "    for (int p = 0; p < P; ++p) {",
+                "      if (!tile.reaches(p)) continue;",
+                f"      C {name}_out[V];",
+                "#pragma unroll",
+                "      for (int j = 0; j < V; ++j) {",
+                *(f"        {line}" for line in lines),
+                f"        {name}_out[j] = {value};",
+                "      }",
+                f"      {name}_vec[p].pack({name}_out);",
+                f"      tile.store({name}_ptr + row * {name}_stride, p, {name}_out, live);",
+                "    }",
+            ]
+        return out
+
     def _columns_of_pass(self, k: int, indent: str, by_vector: bool) -> list[str]:
         """Loads of the column operands that this pass reads, unless they stay in registers."""
         out = []
@@ -831,6 +860,8 @@ class _RowKernel:
         for n in self.nodes:
             if n.op == "column":
                 spelled[n.index] = "C(tile.column(p) + j)"
+        for n in self.joined:
+            spelled[n.index] = f"{n.attr}_vec[p][j]"
         for n in self.row_loads:
             text = f"{n.attr}_vec[p][j]"
             spelled[n.index] = f"C({text})" if n.attr in self.graph.narrow else text
@@ -888,22 +919,24 @@ class _RowKernel:
         k = self.last + 1
         if self.kind == "flat":
             known = {n.index: identifier(n.attr) for n in [*self.scalars, *self.numbers]}
+        made = {n.attr for n in self.joined}
+        results = {name: value for name, value in self.stores.items() if name not in made}
         summands = [summand(n, known) for n in self.sums]
         lines, values = self._element_body(k, known).emit(
-            [*self.stores.values(), *itertools.chain(*summands)]
+            [*results.values(), *itertools.chain(*summands)]
         )
-        stores, value = values[: len(self.stores)], iter(values[len(self.stores) :])
+        stores, value = values[: len(results)], iter(values[len(results) :])
         inner = list(lines)
-        inner += [f"{name}_out[j] = {value};" for name, value in zip(self.stores, stores, strict=True)]
+        inner += [f"{name}_out[j] = {value};" for name, value in zip(results, stores, strict=True)]
         for n, parts in zip(self.sums, summands, strict=True):
             total, of = f"{self._sum_name(n)}[p][j]", list(itertools.islice(value, len(parts)))
             more = f"{total} = m_fma({', '.join(of)}, {total})" if len(of) > 1 else f"{total} += {of[0]}"
             inner.append(f"if (live) {more};")
         address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
         live = "true" if self.kind == "flat" else "live"
-        loop = [f"C {name}_out[V];" for name in self.stores]
+        loop = [f"C {name}_out[V];" for name in results]
         loop += ["#pragma unroll", "for (int j = 0; j < V; ++j) {", *(f"  {line}" for line in inner), "}"]
-        loop += [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in self.stores]
+        loop += [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in results]
         if not self.looped and self.kind != "flat":
             loop.insert(0, "if (!tile.reaches(p)) continue;")
         return self._pass(k, indent, loop, by_vector=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .ir import Graph, Span
-from .simplify import phase_of
+from .simplify import joined, phase_of
 
 ITEM_SIZE = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 DTYPES = ("f32", "f16", "bf16", "f64")
@@ -32,14 +32,19 @@ class Features:
     reductions: int  # along the rows, in ``phases`` phases
     phases: int
     sums: int  # over the rows
+    held: int = 0  # vectors of a row that stay in registers: its operands, or what a kernel makes of several first
 
     @staticmethod
     def of(graph: Graph) -> Features:
         nodes = graph.nodes()
         loads = [n for n in nodes if n.op == "load"]
         phase = phase_of(nodes)
+        row_loads = sum(n.span == Span.BOTH for n in loads)
+        made = joined(graph)
+        parts = {n.index for one in made for n in Graph({"": one}).nodes() if n in loads and n.span == Span.BOTH}
         return Features(
-            row_loads=sum(n.span == Span.BOTH for n in loads),
+            row_loads=row_loads,
+            held=row_loads - len(parts) + len(made),
             row_stores=sum(n.span == Span.BOTH for n in graph.results.values()),
             column_loads=sum(n.span == Span.COLS for n in loads),
             reductions=sum(n.is_reduction and n.attr == Span.COLS for n in nodes),
@@ -140,8 +145,10 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         block = max(128, t)
         # Measured on an H200 (bf16, rms_norm): 8192x1024 11.2 us persistent, 12.2 us one pass; 8192x4096 40.1 and 37.8.
         blocks = _resident(features, p, block, item, column_item) if features.column_loads and t <= 64 else 0
-        # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight.
-        one_pass = max(1, min(1024 // block, 65536 // (block * (28 + 4 * p * features.row_loads))))
+        # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight; while all
+        # is loaded there is less in flight.
+        registers = max(28 + 4 * p * features.held, 16 + 4 * p * features.row_loads)
+        one_pass = max(1, min(1024 // block, 65536 // (block * registers)))
         tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
     return tuple(tiles)
 
@@ -167,7 +174,8 @@ def _resident(features: Features, vectors: int, block: int, item: int, column_it
     beside 16-bit rows). About forty more are needed for addresses and for values in flight. With fewer, layer_norm's forward
     spills: 8192x1024 on an H200 takes 10.8 us with four blocks, and 14.1 with five.
     """
-    registers = 40 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
+    rows = features.row_loads + features.held
+    registers = 40 + 4 * vectors * (rows + column_item // item * features.column_loads)
     blocks = 65536 // (block * (-(-registers // 8) * 8))
     return min(blocks, 1024 // block)
 
@@ -215,7 +223,7 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
     width = 512 * vectors * (16 // item)  # of a block
     persist = 1 if features.sums else 0
     begin = cluster_begin(features, item, column_item, with_sums)
-    blocks = 1 if with_sums or features.row_loads > 1 else 3
+    blocks = 1 if with_sums or features.held > 1 else 3 if features.row_loads == 1 else 2
     return tuple(
         Tile(512 * b, vectors, 512, blocks, b * width, persist)
         for b in ((2,) if with_sums else (2, 4, 8))

@@ -198,6 +198,36 @@ def phase_of(nodes: list[Node], known: frozenset[int] = frozenset()) -> dict[int
     return phase
 
 
+def joined(graph: Graph) -> list[Node]:
+    """Results of several row operands (or of random numbers), rounded, through which alone the row reductions and all that follows
+    know these operands: a kernel computes and stores such a value once, and keeps it instead of what it is made of.
+    """
+    nodes = graph.nodes()
+    phase = phase_of(nodes)
+    read = {n.args[0].index for n in nodes if n.is_reduction and n.attr == Span.COLS}
+    in_reductions = Graph({str(i): n for i, n in enumerate(nodes) if n.index in read}).nodes()
+    found = []
+    for node in in_reductions:
+        if node.op != "round_result" or phase[node.index] or graph.results.get(node.attr) is not node.args[0]:
+            continue
+        below = Graph({"": node}).nodes()
+        own = {n.index for n in below if n.op == "load" and n.span == Span.BOTH}
+        if len(own) + sum(n.op == "uniform" for n in below) < 2:
+            continue
+        if any(n.op in ("load", "sum", "amax", "amin") and n.span == Span.COLS for n in below):
+            continue
+        seen: set[int] = {node.index}
+        todo = [v for name, v in graph.results.items() if name != node.attr]
+        while todo:
+            n = todo.pop()
+            if n.index not in seen:
+                seen.add(n.index)
+                todo += n.args
+        if not own & seen:
+            found.append(node)
+    return found
+
+
 def rebuild(b: Builder, graph: Graph, change: Callable[[Node, tuple[Node, ...]], Node | None]) -> Graph:
     """The graph with every node offered to ``change`` (node, its new operands), operands first."""
     new: dict[int, Node] = {}

@@ -47,11 +47,22 @@ AVO_INLINE void add_rms_norm_quantize_forward_weight_int8(AVO_PARAMETERS(X, W, T
       fetch(row, x_vec, residual_vec);
     }
     const C t1 = m_recip(scale);
+    Vec<X, V> residual_out_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        residual_out_out[j] = residual_out;
+      }
+      residual_out_vec[p].pack(residual_out_out);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {
-      const C residual_out = x_vec[p][j] + residual_vec[p][j];
-      const C t3 = m_round_to<X>(residual_out);
-      t2.add_product(t3, t3, j, whole);
+      t2.add_product(residual_out_vec[p][j], residual_out_vec[p][j], j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
     const C rstd = m_rsqrt(eps + t2.total / C(N));
@@ -60,18 +71,14 @@ AVO_INLINE void add_rms_norm_quantize_forward_weight_int8(AVO_PARAMETERS(X, W, T
       if constexpr (!kAhead) tile.load_columns(weight_vec[0], p, weight_ptr);
       if (!tile.reaches(p)) continue;
       C q_out[V];
-      C residual_out_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C y = m_round_to<X>(residual_out) * rstd;
+        const C y = residual_out_vec[p][j] * rstd;
         const C y_ = weight_vec[kAhead ? p : 0][j] * y;
         const C q = m_quotient<A>(y_, scale, t1);
         q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
-        residual_out_out[j] = residual_out;
       }
       tile.store(q_ptr + row * q_stride, p, q_out, live);
-      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }

@@ -42,18 +42,28 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, residual_vec);
     }
+    Vec<X, V> residual_out_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = x_vec[p][j] + residual_vec[p][j];
+        residual_out_out[j] = residual_out;
+      }
+      residual_out_vec[p].pack(residual_out_out);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
-      const C residual_out = x_vec[p][j] + residual_vec[p][j];
-      const C t2 = m_round_to<X>(residual_out);
-      t1.add_product(t2, t2, j, whole);
+      t1.add_product(residual_out_vec[p][j], residual_out_vec[p][j], j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
     C t2 = lowest<C>();
     tile.each([&](int p, int j, bool) {
-      const C residual_out = x_vec[p][j] + residual_vec[p][j];
-      const C y = m_round_to<X>(residual_out) * rstd;
+      const C y = residual_out_vec[p][j] * rstd;
       t2 = m_max(t2, m_abs(y));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
@@ -64,17 +74,13 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
     for (int p = 0; p < P; ++p) {
       if (!tile.reaches(p)) continue;
       C q_out[V];
-      C residual_out_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C y = m_round_to<X>(residual_out) * rstd;
+        const C y = residual_out_vec[p][j] * rstd;
         const C q = m_quotient<A>(y, scale, t3);
         q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
-        residual_out_out[j] = residual_out;
       }
       tile.store(q_ptr + row * q_stride, p, q_out, live);
-      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }

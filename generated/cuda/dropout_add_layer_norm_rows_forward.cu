@@ -57,18 +57,29 @@ AVO_INLINE void dropout_add_layer_norm_rows_forward(AVO_PARAMETERS(X, W, T)) {
       fetch(row, x_vec, residual_vec, seed);
     }
     const C t1 = C(1.0) / (C(1.0) - p_);
+    Vec<X, V> residual_out_vec[P];
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (!tile.reaches(p)) continue;
+      C residual_out_out[V];
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);
+        residual_out_out[j] = residual_out;
+      }
+      residual_out_vec[p].pack(residual_out_out);
+      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
+    }
     RowSum<C, V> sum_scaled;
     tile.each([&](int p, int j, bool whole) {
-      const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);
-      sum_scaled.add_product(m_round_to<X>(residual_out), C(2.3283064365386963e-10), j, whole);
+      sum_scaled.add_product(residual_out_vec[p][j], C(2.3283064365386963e-10), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_scaled.total);
     const C mean = sum_scaled.total / C(N) * C(4294967296.0);
     RowSum<C, V> sum_centred;
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {
-      const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);
-      const C centred = m_round_to<X>(residual_out) - mean;
+      const C centred = residual_out_vec[p][j] - mean;
       sum_centred.add(centred, j, whole);
       t2.add_product(centred, centred, j, whole);
     });
@@ -87,18 +98,14 @@ AVO_INLINE void dropout_add_layer_norm_rows_forward(AVO_PARAMETERS(X, W, T)) {
       if constexpr (!kAhead) tile.load_columns(bias_vec[0], p, bias_ptr);
       if (!tile.reaches(p)) continue;
       C y_out[V];
-      C residual_out_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C residual_out = m_fma(x_vec[p][j], m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)), residual_vec[p][j]);
-        const C centred = m_round_to<X>(residual_out) - mean;
+        const C centred = residual_out_vec[p][j] - mean;
         const C y = m_fma(centred, rstd, t4);
         const C y_ = m_fma(weight_vec[kAhead ? p : 0][j], y, bias_vec[kAhead ? p : 0][j]);
         y_out[j] = y_;
-        residual_out_out[j] = residual_out;
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);
-      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }
