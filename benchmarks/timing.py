@@ -68,10 +68,16 @@ class Gpu:
         return {name: self._time(each, moved) for name, each in calls.items()}, self._copy(moved)
 
     def _time(self, calls: Sequence[Call], moved: int) -> Timing:
-        for call in calls[:2]:
-            call()
+        calls[0]()
         torch.cuda.synchronize()
         try:
+            # What waits for the GPU is found before a capture that it would break: the random numbers of this process with it.
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                calls[1]()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            torch.cuda.synchronize()
             graph, kept = self._capture(calls)
         except RuntimeError:  # it synchronises, for example
             torch.cuda.synchronize()

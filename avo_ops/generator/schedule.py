@@ -145,10 +145,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         block = max(128, t)
         # Measured on an H200 (bf16, rms_norm): 8192x1024 11.2 us persistent, 12.2 us one pass; 8192x4096 40.1 and 37.8.
         blocks = _resident(features, p, block, item, column_item) if features.column_loads and t <= 64 else 0
-        # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight; while all
-        # is loaded there is less in flight.
-        registers = max(28 + 4 * p * features.held, 16 + 4 * p * features.row_loads)
-        one_pass = max(1, min(1024 // block, 65536 // (block * registers)))
+        # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight.
+        one_pass = max(1, min(1024 // block, 65536 // (block * (28 + 4 * p * features.row_loads))))
         tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
     return tuple(tiles)
 
@@ -175,7 +173,8 @@ def _resident(features: Features, vectors: int, block: int, item: int, column_it
     spills: 8192x1024 on an H200 takes 10.8 us with four blocks, and 14.1 with five.
     """
     rows = features.row_loads + features.held
-    registers = 40 + 4 * vectors * (rows + column_item // item * features.column_loads)
+    more = 12 if features.held < features.row_loads else 0  # for both while one is made of the other
+    registers = 40 + more + 4 * vectors * (rows + column_item // item * features.column_loads)
     blocks = 65536 // (block * (-(-registers // 8) * 8))
     return min(blocks, 1024 // block)
 
