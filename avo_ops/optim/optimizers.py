@@ -154,8 +154,8 @@ class AdamW(_Optimizer):
         betas: the decay of the averages of gradients and their squares, each in [0, 1).
         eps: added to the denominator.
         weight_decay: times ``lr``, what each step takes off a parameter.
-        amsgrad: divide by the largest average of squares that there has been, in place of the present one (Reddi, Kale and Kumar, On
-            the Convergence of Adam and Beyond, ICLR 2018).
+        amsgrad: divide by the largest average of squares that there has been, in place of the present one (Reddi, Kale and Kumar,
+            On the Convergence of Adam and Beyond, ICLR 2018).
         maximize: ascend.
         foreach, capturable, fused: what chooses among torch's implementations; there is one here, which is fused and capturable.
         differentiable: must be False.
