@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -209,6 +210,53 @@ def test_long_lists_take_several_launches(count: int, way: Way) -> None:
         # 4096 bytes less what the call has, over five addresses, a size and a number of blocks for each tensor.
         each = (4096 - 8 * 9 - 4 - 24) // (8 * 5 + 12)
         assert avo_ops.stats() == {"avo::adamw_ / cuda/adamw___f32_f32_f32_f32": -(-count // each)}
+
+
+@each_way
+@each_record
+def test_explained_is_what_runs(record: OverLists, way: Way) -> None:
+    """Of several dtypes, of more tensors than one launch takes, of operands that are copied, and of none."""
+    shapes = [(3, 5), (0,), (2 * CHUNK + 1,), *((i % 7 + 1, 2) for i in range(400))]
+    made = make(record, shapes, (F32,), way.device)
+    made[0][2] = made[0][2].bfloat16()
+    made[0][0] = permuted(made[0][0]) if len(made) > 1 else sliced(made[0][0])
+    for lists_ in (made, [tensors[1:2] for tensors in made]):
+        avo_ops.reset_stats()
+        with way.context():
+            told = avo_ops.explain(f"avo::{record.name}", *lists_, **record.samples[0].kwargs).calls[0]
+            call(record, copied(lists_, lambda t: t.detach() if t.dim() else t.clone()))
+        ran = avo_ops.stats()
+        kernels = [k.name if k.grid is None else f"cuda/{k.name}" for k in told.kernels] or [told.path]
+        want = Counter(f"avo::{record.name} / {name}" for name in kernels)
+        if told.copies:
+            want[f"avo::{record.name} / copy"] = len(told.copies)
+        if told.path != "empty" and not lists_[0][0].numel():
+            want[f"avo::{record.name} / empty"] = 1
+        assert ran == want, str(told)
+    assert "kernel" in str(told) or told.path == "empty"
+
+
+def test_what_explained_calls_move() -> None:
+    record = STEPS[0]
+    made = make(record, [(4, 6), (10,)], (BF16, BF16, F32, F32), "cpu")
+    made[2][0] = permuted(made[2][0])
+    told = avo_ops.explain(avo.adamw_, *made, **record.samples[0].kwargs, on="sm_90").calls[0]
+    assert (told.read, told.written) == (34 * (2 + 2 + 4 + 4), 34 * (2 + 4 + 4))
+    assert told.copies == ("exp_avgs[0]",) and told.temporary == 4 * 24 * 4
+    assert [(k.name, k.grid) for k in told.kernels] == [("adamw___bf16_bf16_f32_f32", (2, 1, 1))]
+    assert "exp_avgs[0] is copied: it does not lie in the order of the first list" in str(told)
+    for arguments, named, error, message in (
+        (made[:4], {}, ValueError, "adamw_: state_steps is missing"),
+        (made, {"moment": 1.0}, ValueError, r"adamw_ takes \(params, .* and moment by name"),
+        (
+            [made[0][:1], *made[1:]],
+            {},
+            RuntimeError,
+            "adamw_: grads must have 1 tensors like params, but has 2",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            avo_ops.explain("adamw_", *arguments, **named)
 
 
 def test_a_reduction_of_a_long_list() -> None:

@@ -31,6 +31,20 @@ def adamw(
     return param * (1 - lr * weight_decay) - mean / denominator * step_size, mean, square
 
 
+def adamw_amsgrad(
+    param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, max_exp_avg_sq: Tensor, step: Tensor, lr: Tensor,
+    beta1: Tensor, beta2: Tensor, weight_decay: Tensor, eps: Tensor, maximize: Tensor, grad_scale: Tensor, clip: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    g = _gradient(grad, maximize, grad_scale, clip)
+    mean = exp_avg * beta1 + g * (1 - beta1)
+    square = exp_avg_sq * beta2 + (g * g) * (1 - beta2)
+    largest = torch.maximum(max_exp_avg_sq, square)
+    step_size = lr / (1 - beta1**step)
+    correction = 1 / torch.sqrt(1 - beta2**step)
+    denominator = torch.sqrt(largest) * correction + eps
+    return param * (1 - lr * weight_decay) - mean / denominator * step_size, mean, square, largest
+
+
 def lion(
     param: Tensor, grad: Tensor, exp_avg: Tensor, lr: Tensor, beta1: Tensor, beta2: Tensor, weight_decay: Tensor,
     maximize: Tensor, grad_scale: Tensor, clip: Tensor,
@@ -88,6 +102,35 @@ ADAMW = ListDef(
     samples=(
         Sample(
             (_SHAPES, _SHAPES, _SHAPES, _SHAPES, _STEPS),
+            {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.1, "eps": 1e-8},
+        ),
+    ),
+)
+
+ADAMW_AMSGRAD = ListDef(
+    name="adamw_amsgrad_",
+    schema="(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+    "Tensor(d!)[] max_exp_avg_sqs, Tensor[] state_steps, *, "
+    f"float lr, float beta1, float beta2, float weight_decay, float eps, {_OF_GRADIENTS}) -> ()",
+    definition=adamw_amsgrad,
+    elements={
+        "params": "param",
+        "grads": "grad",
+        "exp_avgs": "exp_avg",
+        "exp_avg_sqs": "exp_avg_sq",
+        "max_exp_avg_sqs": "max_exp_avg_sq",
+        "state_steps": "step",
+    },
+    formula=_GIVEN + "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; u = max(u, v); "
+    "p = p (1 - lr weight_decay) - lr / (1 - beta1^step) m / (sqrt(u / (1 - beta2^step)) + eps)",
+    source="Reddi, Kale and Kumar, On the Convergence of Adam and Beyond, ICLR 2018; as torch.optim.AdamW(amsgrad=True)",
+    numbers=("state_steps",),
+    absent={"grad_scale": 1.0, "clip": 1.0},
+    unless="found_inf",
+    tensors=("lr",),
+    samples=(
+        Sample(
+            (_SHAPES, _SHAPES, _SHAPES, _SHAPES, _SHAPES, _STEPS),
             {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.1, "eps": 1e-8},
         ),
     ),
@@ -169,4 +212,4 @@ LIST_NORM = ListReduction(
     samples=(Sample((_SHAPES,)),),
 )
 
-LISTS: tuple[OverLists, ...] = (ADAMW, LION, SGD, SGD_MOMENTUM, LIST_NORM)
+LISTS: tuple[OverLists, ...] = (ADAMW, LION, SGD, SGD_MOMENTUM, ADAMW_AMSGRAD, LIST_NORM)

@@ -44,7 +44,7 @@ class _Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-            if group.get("amsgrad"):
+            if group.get("amsgrad") and "amsgrad" not in self.defaults:
                 raise ValueError(
                     f"{type(self).__name__} has no amsgrad, but a loaded group of parameters asks for it"
                 )
@@ -53,7 +53,7 @@ class _Optimizer(torch.optim.Optimizer):
         """Load the state of an optimizer of this class or of its twin in torch.
 
         Raises:
-            ValueError: the groups do not match, or one asks for ``amsgrad``.
+            ValueError: the groups do not match, or one asks for ``amsgrad``, which this class does not have.
         """
         super().load_state_dict(dict(state_dict))
         # torch has cast the moments to the dtypes of the parameters.
@@ -154,17 +154,18 @@ class AdamW(_Optimizer):
         betas: the decay of the averages of gradients and their squares, each in [0, 1).
         eps: added to the denominator.
         weight_decay: times ``lr``, what each step takes off a parameter.
-        amsgrad: must be False.
+        amsgrad: divide by the largest average of squares that there has been, in place of the present one (Reddi, Kale and Kumar,
+            On the Convergence of Adam and Beyond, ICLR 2018).
         maximize: ascend.
         foreach, capturable, fused: what chooses among torch's implementations; there is one here, which is fused and capturable.
         differentiable: must be False.
-        state_dtype: of ``exp_avg`` and ``exp_avg_sq``; None: that of the parameter, as in torch.
+        state_dtype: of ``exp_avg``, ``exp_avg_sq`` and ``max_exp_avg_sq``; None: that of the parameter, as in torch.
 
     Raises:
         ValueError: an argument is out of range.
     """
 
-    _moments = ("exp_avg", "exp_avg_sq")
+    _moments = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
     def __init__(
         self,
@@ -182,9 +183,9 @@ class AdamW(_Optimizer):
         fused: bool | None = None,
         state_dtype: torch.dtype | None = None,
     ) -> None:
-        _refuse(amsgrad=amsgrad, differentiable=differentiable)
+        _refuse(differentiable=differentiable)
         defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
             "state_dtype": state_dtype,
         }  # fmt: skip
         super().__init__(params, defaults)
@@ -193,14 +194,15 @@ class AdamW(_Optimizer):
         self, group: Group, params: list[Tensor], grads: list[Tensor], scaling: dict[str, Tensor]
     ) -> None:
         beta1, beta2 = group["betas"]
+        moments = self._moments if group["amsgrad"] else self._moments[:2]
         lists = (
             params,
             grads,
-            self._moment(group, params, "exp_avg"),
-            self._moment(group, params, "exp_avg_sq"),
+            *(self._moment(group, params, name) for name in moments),
             self._next_steps(params, scaling),
         )
-        torch.ops.avo.adamw_(
+        step = torch.ops.avo.adamw_amsgrad_ if group["amsgrad"] else torch.ops.avo.adamw_
+        step(
             *_local(lists),
             lr=group["lr"],
             beta1=beta1,

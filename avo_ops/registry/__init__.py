@@ -85,7 +85,7 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
     of_lists = {record.name: record for record in LISTS}
     for entry in plan["lists"]:
         register_list(library, entry, of_lists[entry["name"]])
-        remember_list(NAMESPACE, entry["name"])
+        remember_list(NAMESPACE, entry)
     for composite in COMPOSITES:
         register_composite(library, composite)
         remember_composite(NAMESPACE, composite)

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..definitions.composites import Composite
 from . import native_library
+from .explain_lists import BLOCK, describe_list
 from .layout import space_of
 from .native import SHORT_NAMES, CudaTarget, TensorSpec
 from .plan import Op, Operator
@@ -30,7 +31,7 @@ _UNALIGNED = {
 
 _operators: dict[str, tuple[Operator, Op]] = {}
 _composites: dict[str, Composite] = {}
-_of_lists: set[str] = set()
+_of_lists: dict[str, Mapping[str, Any]] = {}
 
 
 def remember(namespace: str, operator: Operator) -> None:
@@ -44,14 +45,14 @@ def remember_composite(namespace: str, composite: Composite) -> None:
     _composites[f"{namespace}::{composite.name}"] = composite
 
 
-def remember_list(namespace: str, name: str) -> None:
-    """Make an operator over lists known, of which :func:`explain` says that it cannot describe it."""
-    _of_lists.add(f"{namespace}::{name}")
+def remember_list(namespace: str, entry: Mapping[str, Any]) -> None:
+    """Make an operator over lists of tensors known to :func:`explain`."""
+    _of_lists[f"{namespace}::{entry['name']}"] = entry
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch on a GPU, or the one kernel of a call on the CPU (grid None).
+    """One launch on a GPU, or the one kernel of a call on the CPU (grid None); of lists of tensors, without a vector.
 
     ``vector``: elements of an access where operands are ``aligned``. ``width``: the row length that the kernel is
     compiled for; "chunks" if for any that is a multiple of ``vector``, of aligned rows; "few" if for those of calls of few rows; "odd" if for rows
@@ -71,6 +72,8 @@ class Kernel:
     def __str__(self) -> str:
         if self.grid is None:
             return self.name
+        if not self.vector:
+            return f"{self.name}: grid {' x '.join(map(str, self.grid))}, block {self.block}"
         widths = "any width" if self.width is None else f"width {self.width}"
         if self.width == "chunks":
             widths = "rows of whole vectors"
@@ -157,7 +160,8 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
 
     Args:
         op: "gelu", "avo::gelu", ``torch.ops.avo.gelu`` or an overload of it; the ``_forward`` and ``_backward`` ops too. Of one
-            that is made of others (``mse_loss``), the calls of these are explained; not what torch does around them.
+            that is made of others (``mse_loss``), the calls of these are explained; not what torch does around them. Of one over
+            lists of tensors (``adamw_``), a line for each launch.
         args, kwargs: the arguments of the call. Tensors on the meta device and fake tensors will do: of a tensor only its
             dtype, shape, strides and address count. The incoming gradients of a backward are taken to lie as the results.
         on: "cpu", or a GPU as "sm_90", whether or not it is there; by default where the tensors are.
@@ -169,6 +173,8 @@ def explain(op: Any, *args: Any, on: str | CudaTarget | None = None, **kwargs: A
     name = _name_of(op)
     if name in _composites:
         return _of_composite(name, args, kwargs, on)
+    if name in _of_lists:
+        return Explanation((_list_call(name, args, kwargs, on),))
     entry, found = _operators[name]
     values = _plain(name, _bound(found, args, kwargs))
     space_of(found, values)
@@ -252,6 +258,31 @@ def _of_composite(
     return Explanation(tuple(c for e in calls.explained for c in e.calls), merged)
 
 
+def _list_call(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], on: str | CudaTarget | None
+) -> Call:
+    entry = _of_lists[name]
+    found = describe_list(entry, args, kwargs)
+    place, where, refusal = _target(on, found.device)
+    if refusal:
+        return Call(name, where, "definition", refusal)
+    if not found.items and not entry["reduces"]:
+        return Call(name, where, "empty")
+    if place is None:
+        native = native_library.runtime()
+        assert native is not None
+        path = f"cpu/{native.cpu_isa()}/{entry['cpu']['elements']}"
+        kernels: tuple[Kernel, ...] = (Kernel(path),)
+    else:
+        path = "cuda"
+        kernels = tuple(Kernel(symbol, (blocks, 1, 1), BLOCK) for symbol, blocks in found.launches)
+    why = tuple(f"{one} is copied: it does not lie in the order of the first list" for one in found.copies)
+    return Call(
+        name, where, path, math=found.math, kernels=kernels, copies=found.copies, read=found.read, written=found.written,
+        temporary=found.temporary, why_not_faster=why,
+    )  # fmt: skip
+
+
 def _name_of(op: Any) -> str:
     if isinstance(op, torch._ops.OpOverload):
         name = op._schema.name
@@ -259,12 +290,8 @@ def _name_of(op: Any) -> str:
         name = op._qualified_op_name
     else:
         name = str(op) if "::" in str(op) else f"avo::{op}"
-    if name in _of_lists:
-        raise ValueError(
-            f"{name} is over lists of tensors, whose calls are not described; avo_ops.stats() says what ran"
-        )
-    if name not in _operators and name not in _composites:
-        known = sorted({*_operators, *_composites})
+    if name not in _operators and name not in _composites and name not in _of_lists:
+        known = sorted({*_operators, *_composites, *_of_lists})
         raise ValueError(f"there is no operator {name}; there are {', '.join(known)}")
     return name
 

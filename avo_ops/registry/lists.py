@@ -48,6 +48,11 @@ def register_list(library: torch.library.Library, entry: Record, record: OverLis
             library.impl(name, call.at_inplace(op), "ADInplaceOrView")  # type: ignore[no-untyped-call]
 
 
+def check_call(entry: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises RuntimeError for what an operator does not take, in the words of the call itself."""
+    _Call(entry).check(args, kwargs)
+
+
 class _Call:
     """The checks of a call, in the words of csrc/runtime/list_call.cpp, and what autograd must know of it."""
 

@@ -250,6 +250,90 @@ AVO_KERNEL void sgd_momentum_elements(AVO_PARAMETERS) {
   }
 }
 
+// g = clip * grad / grad_scale (-g to maximize); nothing changes where found_inf is not 0; m = beta1 m + (1 -
+//   beta1) g; v = beta2 v + (1 - beta2) g^2; u = max(u, v); p = p (1 - lr weight_decay) - lr / (1 -
+//   beta1^step) m / (sqrt(u / (1 - beta2^step)) + eps)
+// Source: Reddi, Kale and Kumar, On the Convergence of Adam and Beyond, ICLR 2018; as
+//   torch.optim.AdamW(amsgrad=True)
+template <class C>
+AVO_KERNEL void adamw_amsgrad_numbers(AVO_PARAMETERS) {
+  [[maybe_unused]] const double* given = a->scalars;
+  C* found = static_cast<C*>(a->partials);
+  const C lr = C(given[0]);
+  const C beta1 = C(given[1]);
+  const C beta2 = C(given[2]);
+  const C weight_decay = C(given[3]);
+  const C eps = C(given[4]);
+  const C maximize = C(given[5]);
+  const C grad_scale = C(given[6]);
+  const C clip = C(given[7]);
+  const C step_ = C(given[8]);
+  const C factor = m_where(m_ne(maximize, C(0.0)), -clip, clip) / grad_scale;
+  const C t1 = m_sqrt(C(1.0) - m_pow(beta2, step_));
+  const C correction = m_recip(t1);
+  const C step_size = lr / (C(1.0) - m_pow(beta1, step_));
+  found[0] = factor;
+  found[1] = beta1;
+  found[2] = C(1.0) - beta1;
+  found[3] = beta2;
+  found[4] = C(1.0) - beta2;
+  found[5] = t1;
+  found[6] = correction;
+  found[7] = eps;
+  found[8] = m_fma(-lr, weight_decay, C(1.0));
+  found[9] = -step_size;
+}
+
+template <class C>
+AVO_KERNEL void adamw_amsgrad_elements(AVO_PARAMETERS) {
+  using V = Vec<C>;
+  const BlockBuffers<C> buffer(scratch);
+  const C shared9 = C(a->scalars[0]);
+  const C factor = C(a->scalars[1]);
+  const C shared2 = C(a->scalars[2]);
+  const C beta1 = C(a->scalars[3]);
+  const C shared4 = C(a->scalars[4]);
+  const C beta2 = C(a->scalars[5]);
+  const C shared5 = C(a->scalars[6]);
+  const C correction = C(a->scalars[7]);
+  const C eps = C(a->scalars[8]);
+  const C shared8 = C(a->scalars[9]);
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t c0 = col_begin; c0 < col_end; c0 += 512) {
+      const int64_t n = col_end - c0 < 512 ? col_end - c0 : 512;
+      const C* grad_row = load_row<C>(a, 0, row, c0, n, buffer(0));
+      const C* exp_avg_row = load_row<C>(a, 1, row, c0, n, buffer(1));
+      const C* max_exp_avg_sq_row = load_row<C>(a, 2, row, c0, n, buffer(2));
+      const C* exp_avg_sq_row = load_row<C>(a, 3, row, c0, n, buffer(3));
+      const C* param_row = load_row<C>(a, 4, row, c0, n, buffer(4));
+      C* new_param_row = open_row<C>(a, 5, row, c0, n, buffer(5));
+      C* new_exp_avg_row = open_row<C>(a, 6, row, c0, n, buffer(6));
+      C* new_exp_avg_sq_row = open_row<C>(a, 7, row, c0, n, buffer(7));
+      C* new_max_exp_avg_sq_row = open_row<C>(a, 8, row, c0, n, buffer(8));
+      sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
+        const V grad = part.load(grad_row + c);
+        const V exp_avg = part.load(exp_avg_row + c);
+        const V max_exp_avg_sq = part.load(max_exp_avg_sq_row + c);
+        const V exp_avg_sq = part.load(exp_avg_sq_row + c);
+        const V param = part.load(param_row + c);
+        const V t1 = grad * V(factor);
+        const V mean = m_fma(t1, V(shared2), exp_avg * V(beta1));
+        const V square = m_fma(t1 * t1, V(shared4), exp_avg_sq * V(beta2));
+        const V largest = m_max(max_exp_avg_sq, square);
+        const V denominator = m_quotient(m_sqrt(largest), V(shared5), V(correction)) + V(eps);
+        part.store(new_param_row + c, m_fma(V(shared9), mean / denominator, param * V(shared8)));
+        part.store(new_exp_avg_row + c, mean);
+        part.store(new_exp_avg_sq_row + c, square);
+        part.store(new_max_exp_avg_sq_row + c, largest);
+      });
+      close_row<C>(a, 5, row, c0, n, new_param_row);
+      close_row<C>(a, 6, row, c0, n, new_exp_avg_row);
+      close_row<C>(a, 7, row, c0, n, new_exp_avg_sq_row);
+      close_row<C>(a, 8, row, c0, n, new_max_exp_avg_sq_row);
+    }
+  }
+}
+
 // sqrt(sum of x^2 over all elements of all tensors), in float64
 // Source: what torch.nn.utils.get_total_norm computes
 template <class C>
@@ -293,9 +377,11 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_optimizers[] = {
     {"sgd_elements", sgd_elements<float>, sgd_elements<double>},
     {"sgd_momentum_numbers", sgd_momentum_numbers<float>, sgd_momentum_numbers<double>},
     {"sgd_momentum_elements", sgd_momentum_elements<float>, sgd_momentum_elements<double>},
+    {"adamw_amsgrad_numbers", adamw_amsgrad_numbers<float>, adamw_amsgrad_numbers<double>},
+    {"adamw_amsgrad_elements", adamw_amsgrad_elements<float>, adamw_amsgrad_elements<double>},
     {"list_norm_numbers", list_norm_numbers<float>, list_norm_numbers<double>},
     {"list_norm_elements", list_norm_elements<float>, list_norm_elements<double>},
 };
-AVO_HIDDEN extern const int kernels_optimizers_count = 10;
+AVO_HIDDEN extern const int kernels_optimizers_count = 12;
 
 } // namespace AVO_ISA_NAMESPACE

@@ -441,15 +441,60 @@ AVO_NDTR(x_ndtr, double)
 
 // ---- random numbers -----------------------------------------------------------------------------------------------
 
+// Four counters side by side, each in the low half of 64 bits, for which there is a product; high halves are of no
+// account.
+struct FourWords {
+#if AVO_AVX2 || AVO_AVX512
+  static constexpr int kPer = 4;
+  using Reg = uint64_t __attribute__((vector_size(32)));
+  AVO_INLINE static Reg product(Reg a, Reg b) { return (Reg)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
+  AVO_INLINE static Reg first(Reg a, Reg b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+  AVO_INLINE static Reg second(Reg a, Reg b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+#else
+  static constexpr int kPer = 2;
+  using Reg = uint64_t __attribute__((vector_size(16)));
+  AVO_INLINE static Reg product(Reg a, Reg b) { return (Reg)_mm_mul_epu32((__m128i)a, (__m128i)b); }
+  AVO_INLINE static Reg first(Reg a, Reg b) { return __builtin_shufflevector(a, b, 0, 2); }
+  AVO_INLINE static Reg second(Reg a, Reg b) { return __builtin_shufflevector(a, b, 1, 3); }
+#endif
+};
+
+// The 16 numbers of the counters from `counter` on, as avo_philox has them: words 0 to 3 of each.
+AVO_INLINE void philox_of_four(uint64_t seed, uint64_t counter, uint32_t (&words)[16]) {
+  using Reg = FourWords::Reg;
+  constexpr int per = FourWords::kPer;
+  repeat<4 / per>([&](auto r) AVO_LAMBDA {
+    Reg w[4] = {};
+    for (int i = 0; i < per; ++i) w[0][i] = counter + uint64_t(per * r + i);
+    w[1] = w[0] >> 32;
+    uint32_t key0 = uint32_t(seed), key1 = uint32_t(seed >> 32);
+    repeat<10>([&](auto) AVO_LAMBDA {
+      const Reg a = FourWords::product(w[0], Reg{} + 0xD2511F53u), b = FourWords::product(w[2], Reg{} + 0xCD9E8D57u);
+      w[0] = (b >> 32) ^ w[1] ^ uint64_t(key0);
+      w[2] = (a >> 32) ^ w[3] ^ uint64_t(key1);
+      w[1] = b;
+      w[3] = a;
+      key0 += 0x9E3779B9u;
+      key1 += 0xBB67AE85u;
+    });
+    const Reg low = Reg{} + 0xffffffffu, front = (w[0] & low) | (w[1] << 32), back = (w[2] & low) | (w[3] << 32);
+    const Reg out[2] = {FourWords::first(front, back), FourWords::second(front, back)};
+    __builtin_memcpy(words + 4 * per * r, out, sizeof out);
+  });
+}
+
 // Numbers in [0, 1) for 16 columns from c on.
 template <class C> AVO_NOINLINE Vec<C> m_uniform(int64_t seed, int64_t c) {
-  unsigned w[4][5]; // of five counters, where c is no multiple of 4
-  avo_philox<5>(uint64_t(seed), uint64_t(c) >> 2, w);
+  alignas(64) uint32_t words[16];
   alignas(64) C lanes[16];
-  for (int i = 0; i < 16; ++i) {
-    const int at = int(c & 3) + i;
-    lanes[i] = C(w[at & 3][at >> 2] >> 8) * C(0x1p-24);
+  if (c & 3) {
+    unsigned w[4][5]; // of five counters
+    avo_philox<5>(uint64_t(seed), uint64_t(c) >> 2, w);
+    for (int i = 0; i < 16; ++i) words[i] = w[(int(c & 3) + i) & 3][(int(c & 3) + i) >> 2];
+  } else {
+    philox_of_four(uint64_t(seed), uint64_t(c) >> 2, words);
   }
+  for (int i = 0; i < 16; ++i) lanes[i] = C(int32_t(words[i] >> 8)) * C(0x1p-24);
   return Vec<C>::load(lanes);
 }
 

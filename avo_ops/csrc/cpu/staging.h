@@ -179,52 +179,60 @@ template <class T> AVO_INLINE void copy_few(T *to, const T *from, int64_t count)
     copy_by<2>(out, in, bytes);
 }
 
-// The 16 columns of up to 16 runs, column by column, and each run by itself: a tile is turned in a cache of its own.
-template <class C> struct Tile {
-  C at[kLanes][kLanes];
-
-  AVO_INLINE void to_runs(C *to, int64_t pitch, int64_t runs) const {
-    repeat<kLanes / 4>([&](auto q) AVO_LAMBDA {
-      Vec<C> v[4];
-      repeat<4>([&](auto j) AVO_LAMBDA { v[j] = Vec<C>::load(at[4 * q + j]); });
-      store_transposed(v, to + 4 * q, pitch, runs);
+// to[j * to_pitch + i] = from[i * from_pitch + j], four by four.
+template <class T> AVO_INLINE void turn(const T *from, int64_t from_pitch, T *to, int64_t to_pitch) {
+  if constexpr (sizeof(T) == 4) {
+    __m128 v[4];
+    repeat<4>([&](auto i) AVO_LAMBDA { v[i] = _mm_loadu_ps((const float *)(from + i * from_pitch)); });
+    _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
+    repeat<4>([&](auto j) AVO_LAMBDA { _mm_storeu_ps((float *)(to + j * to_pitch), v[j]); });
+  } else if constexpr (sizeof(T) == 2) {
+    __m128i v[4];
+    repeat<4>([&](auto i) AVO_LAMBDA { v[i] = _mm_loadl_epi64((const __m128i *)(from + i * from_pitch)); });
+    const __m128i even = _mm_unpacklo_epi16(v[0], v[1]), odd = _mm_unpacklo_epi16(v[2], v[3]);
+    const __m128i first = _mm_unpacklo_epi32(even, odd), second = _mm_unpackhi_epi32(even, odd);
+    _mm_storel_epi64((__m128i *)to, first);
+    _mm_storel_epi64((__m128i *)(to + to_pitch), _mm_unpackhi_epi64(first, first));
+    _mm_storel_epi64((__m128i *)(to + 2 * to_pitch), second);
+    _mm_storel_epi64((__m128i *)(to + 3 * to_pitch), _mm_unpackhi_epi64(second, second));
+  } else {
+    repeat<4>([&](auto i) AVO_LAMBDA {
+      repeat<4>([&](auto j) AVO_LAMBDA { to[j * to_pitch + i] = from[i * from_pitch + j]; });
     });
   }
-  AVO_INLINE void from_runs(const C *from, int64_t pitch, int64_t runs) {
-    repeat<kLanes / 4>([&](auto q) AVO_LAMBDA {
-      Vec<C> v[4];
-      load_transposed(v, from + 4 * q, pitch, runs);
-      repeat<4>([&](auto j) AVO_LAMBDA { v[j].store(at[4 * q + j]); });
-    });
-  }
-};
+}
 
 constexpr int64_t kAhead = 2 * kLanes; // columns that are fetched ahead
-// Whether neighbouring columns lie farther from each other than neighbouring runs, which touch: channels_last.
+
+// Channels_last: neighbouring columns lie farther from each other than neighbouring runs, which touch. Such operands
+// are turned by tiles of 16 columns of four runs, so that a run gets a line at a time: many are as far apart as the
+// ways of a cache.
 AVO_INLINE bool by_tiles(const AvoOperand &operand) { return operand.run_stride == 1 && operand.col_stride > 1; }
 
-template <class T, class C> AVO_NOINLINE void runs_in(const AvoOperand &operand, const T *from, C *to, int64_t n) {
-  const int64_t run = operand.run, runs = n / run, stride = operand.col_stride, whole = run / kLanes * kLanes;
-  const bool tiles = by_tiles(operand);
-  for (int64_t r = 0; tiles && r < runs; r += kLanes) {
-    const int64_t count = runs - r < kLanes ? runs - r : kLanes;
-    for (int64_t c = 0; c < whole; c += kLanes) {
-      Tile<C> tile;
-      for (int64_t j = 0; j < kLanes; ++j) {
-        const T *column = from + r + (c + j) * stride;
-        __builtin_prefetch(column + kAhead * stride, 0, 2); // each column is a line of its own
-        if ((run - 1 - c - j) * stride >= kLanes - count) { // a whole vector ends before the operand does
-          load_as(column, C()).store(tile.at[j]);
-        } else {
-          T lanes[kLanes] = {};
-          copy_few(lanes, column, count);
-          load_as(lanes, C()).store(tile.at[j]);
-        }
-      }
-      tile.to_runs(to + r * run + c, run, count);
+// f(first run, first column) of every tile. The last runs may come twice.
+template <class T, class F>
+AVO_INLINE void each_tile(const AvoOperand &operand, const T *data, int64_t runs, const F &f) {
+  for (int64_t c = 0; c + kLanes <= operand.run; c += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) {
+      const T *ahead = data + (c + j + kAhead) * operand.col_stride;
+      for (int64_t line = 0; line < runs; line += 64 / int64_t(sizeof(T))) __builtin_prefetch(ahead + line, 0, 2);
     }
+    for (int64_t r = 0; r < runs; r += 4) f(r + 4 <= runs ? r : runs - 4, c);
   }
-  const int64_t begin = tiles ? whole : 0;
+}
+
+template <class T, class C> AVO_NOINLINE void runs_in(const AvoOperand &operand, const T *from, C *to, int64_t n) {
+  const int64_t run = operand.run, runs = n / run, stride = operand.col_stride;
+  const bool tiles = by_tiles(operand) && runs >= 4;
+  if (tiles) {
+    each_tile(operand, from, runs, [&](int64_t r, int64_t c) AVO_LAMBDA {
+      T tile[4][kLanes];
+      repeat<kLanes / 4>([&](auto q)
+                             AVO_LAMBDA { turn(from + r + (c + 4 * q) * stride, stride, tile[0] + 4 * q, kLanes); });
+      repeat<4>([&](auto j) AVO_LAMBDA { load_as(tile[j], C()).store(to + (r + j) * run + c); });
+    });
+  }
+  const int64_t begin = tiles ? run / kLanes * kLanes : 0;
   for (int64_t r = 0; begin < run && r < runs; ++r) {
     C rest[kLanes];
     C *const out = to + r * run + begin;
@@ -238,28 +246,17 @@ template <class T, class C> AVO_NOINLINE void runs_in(const AvoOperand &operand,
 }
 
 template <class C, class T> AVO_NOINLINE void runs_out(const AvoOperand &operand, const C *from, T *to, int64_t n) {
-  const int64_t run = operand.run, runs = n / run, stride = operand.col_stride, whole = run / kLanes * kLanes;
-  const bool tiles = by_tiles(operand);
-  for (int64_t r = 0; tiles && r < runs; r += kLanes) {
-    const int64_t count = runs - r < kLanes ? runs - r : kLanes;
-    for (int64_t c = 0; c < whole; c += kLanes) {
-      Tile<C> tile;
-      tile.from_runs(from + r * run + c, run, count);
-      for (int64_t j = 0; j < kLanes; ++j) {
-        T *column = to + r + (c + j) * stride;
-        __builtin_prefetch(column + kAhead * stride, 1, 2);
-        const Vec<C> v = Vec<C>::load(tile.at[j]);
-        if (count == kLanes) {
-          store_as(column, v);
-        } else {
-          T lanes[kLanes];
-          store_as(lanes, v);
-          copy_few(column, lanes, count);
-        }
-      }
-    }
+  const int64_t run = operand.run, runs = n / run, stride = operand.col_stride;
+  const bool tiles = by_tiles(operand) && runs >= 4;
+  if (tiles) {
+    each_tile(operand, to, runs, [&](int64_t r, int64_t c) AVO_LAMBDA {
+      T tile[4][kLanes];
+      repeat<4>([&](auto j) AVO_LAMBDA { store_as(tile[j], Vec<C>::load(from + (r + j) * run + c)); });
+      repeat<kLanes / 4>([&](auto q)
+                             AVO_LAMBDA { turn(tile[0] + 4 * q, kLanes, to + r + (c + 4 * q) * stride, stride); });
+    });
   }
-  const int64_t begin = tiles ? whole : 0;
+  const int64_t begin = tiles ? run / kLanes * kLanes : 0;
   for (int64_t r = 0; begin < run && r < runs; ++r)
     convert_out(from + r * run + begin, to + r * operand.run_stride + begin * stride, stride, run - begin);
 }
