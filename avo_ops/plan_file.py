@@ -109,7 +109,7 @@ def data_of(operators: Sequence[Json], families: Mapping[str, Json], lists: Sequ
 class Families(Mapping[str, Json]):
     """The families of a plan by name."""
 
-    def __init__(self, entries: Mapping[str, Json], tables: list[list[list[Any]]]) -> None:
+    def __init__(self, entries: Mapping[str, Json], tables: Sequence[list[list[Any]]]) -> None:
         self._entries, self._tables = entries, tables
         self._expanded: dict[str, Json] = {}
 
