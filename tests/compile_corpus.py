@@ -834,9 +834,15 @@ def integer_math(n):
     return n // 3 + n % 5 - (n & 3)
 
 
-@add(ONE, torch_parts=True, gradients=False)
+@add((((6, 40),), ((5, 5),), ((3, 2, 8),)), gradients=False)
 def arg_max(x):
     return x.argmax(-1)
+
+
+@add((((6, 40),), ((5, 5),), ((3, 2, 8),)))
+def least_and_where(x):
+    y = torch.tanh(x.float())
+    return torch.softmax(y, 0), y.argmin(0, keepdim=True)
 
 
 @add(ONE, torch_parts=True)
@@ -859,9 +865,14 @@ def middle(x):
     return torch.quantile(x.float(), 0.5, -1)
 
 
-@add(ONE, torch_parts=True)
+@add(ONE)
 def product(x):
     return (1 + 0.1 * x).prod(-1)
+
+
+@add(TWO)
+def product_of_all(x, y):
+    return (1 + 0.1 * x * y).prod() * torch.exp(y).mean()
 
 
 @add(((B(6, 40), B(6, 40)), (B(5, 5), B(5, 5)), (B(2, 3), B(2, 3))), gradients=False)

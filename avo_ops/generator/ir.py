@@ -133,7 +133,7 @@ NARROW = {torch.float8_e4m3fn: "f8", torch.int8: "i8"}
 NARROW_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in NARROW.items()}
 
 MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
-REDUCTIONS = ("sum", "amax", "amin")
+REDUCTIONS = ("sum", "prod", "amax", "amin")
 LEAVES = ("load", "scalar", "const", "size", "column")
 
 

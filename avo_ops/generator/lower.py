@@ -118,6 +118,8 @@ class _Lowering:
                 value = self.builder.make(op, value, attr=axis)
             elif op == "sum":
                 value = self.builder.make("mul", value, self.builder.size(axis))
+            elif op == "prod":
+                value = self.builder.make("pow", value, self.builder.size(axis))
         return value
 
     def axes(self, node: torch.fx.Node, dims: Any) -> list[Span]:
@@ -392,7 +394,8 @@ def _bounds(value: Node) -> tuple[float, float]:
 _HANDLERS: dict[str, Handler] = {
     "add": _add, "sub": _add, "rsub": _rsub, "pow": _pow, "square": _square, "relu": _relu, "clamp": _clamp,
     "clamp_min": _clamp, "erfc": _erfc, "special_erfc": _erfc, "sum": _reduction("sum"), "amax": _reduction("amax"),
-    "amin": _reduction("amin"), "mean": _mean, "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
+    "amin": _reduction("amin"), "mean": _mean, "prod": _reduction("prod"),
+    "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
     "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
     "convert_element_type": _cast, "copy": _copy, "empty": _fill, "empty_like": _fill, "empty_permuted": _fill,
     "new_zeros": _fill, "new_ones": _fill, "new_full": _fill, "arange": _arange, "iota": _arange,
