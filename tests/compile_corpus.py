@@ -865,6 +865,23 @@ def middle(x):
     return torch.quantile(x.float(), 0.5, -1)
 
 
+@add(TWO)
+def beta_log_density(x, y):
+    a, b = 0.5 + torch.exp(x), 0.5 + torch.exp(y)
+    return torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b) + (a - 1) * torch.log(torch.sigmoid(x))
+
+
+@add(ONE)
+def dirichlet_mean_of_log(x):
+    a = 0.1 + torch.exp(x)
+    return torch.digamma(a) - torch.digamma(a.sum(-1, keepdim=True))
+
+
+@add(ONE)
+def gaussian_copula(x):
+    return torch.erfinv(2 * torch.sigmoid(x) - 1) * math.sqrt(2)
+
+
 @add(ONE)
 def product(x):
     return (1 + 0.1 * x).prod(-1)

@@ -199,6 +199,37 @@ def test_places_in_rows_that_float32_cannot_number(monkeypatch: pytest.MonkeyPat
     assert [v.conditions for v in f.variants()] == [("x.shape[1] <= 8",), ("x.shape[1] > 8",)]
 
 
+SPECIAL_FUNCTIONS = {
+    "lgamma": (-20.03, 40.0, [0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 3e30, 1e-30, -1e-30]),
+    "digamma": (-20.03, 40.0, [0.0, -0.0, -1.0, -2.5, 0.5, 10.0, 9.99, 1e20, 1e-6, 100.0]),
+    "erfinv": (-1.0, 1.0, [0.0, -0.0, 1.0, -1.0, 1.5, 0.7, 0.70001, 1 - 2**-24, -1 + 2**-23, 1e-38]),
+}
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+@pytest.mark.parametrize("name", SPECIAL_FUNCTIONS)
+def test_special_functions(name: str, emulated: bool) -> None:
+    low, high, points = SPECIAL_FUNCTIONS[name]
+    fn = getattr(torch, name)
+    f = avo_ops.compile(lambda x: fn(x), name=name)
+    for dtype, rtol in ((torch.float32, 3e-6), (torch.float64, 1e-11)):
+        special = torch.tensor([*points, math.inf, -math.inf, math.nan], dtype=torch.float64)
+        x = torch.cat([special, torch.linspace(low, high, 2001, dtype=torch.float64)]).to(dtype).requires_grad_()
+        wide = x.detach().double().requires_grad_()
+        with emulate(sms=3) if emulated else contextlib.nullcontext():
+            y = f(x)
+            (grad,) = torch.autograd.grad(y.sum(), x)
+        want = fn(wide)
+        torch.testing.assert_close(y.double(), want, rtol=rtol, atol=rtol, equal_nan=True)
+        signs = (y.signbit() == want.signbit()) | want.isnan()
+        assert signs[: len(points)].all()
+        (exact,) = torch.autograd.grad(want.sum(), wide)
+        near = exact.isfinite() & (exact.abs() < 1e6)  # at poles torch's own is some large number
+        close = max(10 * rtol, 1e-8)  # torch's own derivatives of digamma are no better
+        torch.testing.assert_close(grad[near].double(), exact[near], rtol=close, atol=close)
+    assert not any(v.composite.reasons for v in f.variants())
+
+
 @pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
 def test_products_and_their_gradients(emulated: bool) -> None:
     """Rows without a zero, with one, with several; with infinities and NaN."""

@@ -98,6 +98,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "asinh": Primitive("m_asinh({0})", 25),
     "acosh": Primitive("m_acosh({0})", 25),
     "atanh": Primitive("m_atanh({0})", 20),
+    "lgamma": Primitive("m_lgamma({0})", 60),
     "pow": Primitive("m_pow({0}, {1})", 40),
     "fmod": Primitive("m_fmod({0}, {1})", 30),
     "atan2": Primitive("m_atan2({0}, {1})", 30),

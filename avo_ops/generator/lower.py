@@ -22,7 +22,7 @@ _POINTWISE = {
     "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "maximum": "max", "round": "round",
     "trunc": "trunc", "fix": "trunc", "exp2": "exp2", "special_exp2": "exp2", "tan": "tan", "asin": "asin", "acos": "acos",
     "atan": "atan", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "atan2": "atan2",
-    "hypot": "hypot", "fmod": "fmod",
+    "hypot": "hypot", "fmod": "fmod", "lgamma": "lgamma",
     "minimum": "min", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne",
     "logical_and": "and", "logical_or": "or", "logical_not": "not", "bitwise_and": "and", "bitwise_or": "or",
     "bitwise_not": "not", "where": "where",
