@@ -199,6 +199,26 @@ def test_places_in_rows_that_float32_cannot_number(monkeypatch: pytest.MonkeyPat
     assert [v.conditions for v in f.variants()] == [("x.shape[1] <= 8",), ("x.shape[1] > 8",)]
 
 
+def many_results(x: Tensor) -> list[Tensor]:
+    return [(x * i).sin().sum(-1) for i in range(20)]
+
+
+def many_numbers_a_row(x: Tensor) -> Tensor:
+    """Its gradient would need more of them saved than an operator may return."""
+    m = x.mean(-1, keepdim=True)
+    for i in range(25):
+        m = torch.tanh(m * 1.1 + i) * torch.sin(m + 1)
+    return x * m
+
+
+@pytest.mark.parametrize("fn", [many_results, many_numbers_a_row])
+def test_what_is_too_much_for_one_operator_is_no_error(fn: Any) -> None:
+    f = avo_ops.compile(fn)
+    check(fn, f, [make((4, 5), torch.float32, 1)])
+    (variant,) = f.variants()
+    assert bool(variant.operators) == (fn is many_numbers_a_row)  # its forward is a kernel
+
+
 SPECIAL_FUNCTIONS = {
     "lgamma": (-20.03, 40.0, [0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 3e30, 1e-30, -1e-30]),
     "digamma": (-20.03, 40.0, [0.0, -0.0, -1.0, -2.5, 0.5, 10.0, 9.99, 1e20, 1e-6, 100.0]),
@@ -214,7 +234,11 @@ def test_special_functions(name: str, emulated: bool) -> None:
     f = avo_ops.compile(lambda x: fn(x), name=name)
     for dtype, rtol in ((torch.float32, 3e-6), (torch.float64, 1e-11)):
         special = torch.tensor([*points, math.inf, -math.inf, math.nan], dtype=torch.float64)
-        x = torch.cat([special, torch.linspace(low, high, 2001, dtype=torch.float64)]).to(dtype).requires_grad_()
+        x = (
+            torch.cat([special, torch.linspace(low, high, 2001, dtype=torch.float64)])
+            .to(dtype)
+            .requires_grad_()
+        )
         wide = x.detach().double().requires_grad_()
         with emulate(sms=3) if emulated else contextlib.nullcontext():
             y = f(x)
