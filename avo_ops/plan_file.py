@@ -156,7 +156,7 @@ class Families(Mapping[str, Json]):
     """The families of a plan by name."""
 
     def __init__(
-        self, entries: Mapping[str, Json], kernels: list[Json], tables: list[list[list[Any]]]
+        self, entries: Mapping[str, Json], kernels: list[Json], tables: Sequence[list[list[Any]]]
     ) -> None:
         self._entries, self._kernels, self._tables = entries, kernels, tables
         self._expanded: dict[str, Json] = {}

@@ -834,9 +834,15 @@ def integer_math(n):
     return n // 3 + n % 5 - (n & 3)
 
 
-@add(ONE, torch_parts=True, gradients=False)
+@add((((6, 40),), ((5, 5),), ((3, 2, 8),)), gradients=False)
 def arg_max(x):
     return x.argmax(-1)
+
+
+@add((((6, 40),), ((5, 5),), ((3, 2, 8),)))
+def least_and_where(x):
+    y = torch.tanh(x.float())
+    return torch.softmax(y, 0), y.argmin(0, keepdim=True)
 
 
 @add(ONE, torch_parts=True)
@@ -859,9 +865,31 @@ def middle(x):
     return torch.quantile(x.float(), 0.5, -1)
 
 
-@add(ONE, torch_parts=True)
+@add(TWO)
+def beta_log_density(x, y):
+    a, b = 0.5 + torch.exp(x), 0.5 + torch.exp(y)
+    return torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b) + (a - 1) * torch.log(torch.sigmoid(x))
+
+
+@add(ONE)
+def dirichlet_mean_of_log(x):
+    a = 0.1 + torch.exp(x)
+    return torch.digamma(a) - torch.digamma(a.sum(-1, keepdim=True))
+
+
+@add(ONE)
+def gaussian_copula(x):
+    return torch.erfinv(2 * torch.sigmoid(x) - 1) * math.sqrt(2)
+
+
+@add(ONE)
 def product(x):
     return (1 + 0.1 * x).prod(-1)
+
+
+@add(TWO)
+def product_of_all(x, y):
+    return (1 + 0.1 * x * y).prod() * torch.exp(y).mean()
 
 
 @add(((B(6, 40), B(6, 40)), (B(5, 5), B(5, 5)), (B(2, 3), B(2, 3))), gradients=False)

@@ -370,7 +370,10 @@ class Operator:
             if few and layout == "contiguous":
                 # The first rows alone, by the kernels for few: the same bits.
                 spans = {a["name"]: a.get("span") for a in call.op["args"]}
-                own = {k: v[:few] if spans[k] in ("MN", "M") and v is not None else v for k, v in arguments.items()}
+                own = {
+                    k: v[:few] if spans[k] in ("MN", "M") and v is not None else v
+                    for k, v in arguments.items()
+                }
                 with testing.emulate(arch, SMS, order=order, seed=i, fill=fill):
                     for a, b in zip(call.run(own), base, strict=True):
                         assert a is None or equal(a, b[:few]), f"{where}: otherwise for {few} rows alone"

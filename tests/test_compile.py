@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -165,6 +166,128 @@ def test_corpus_in_the_emulator(name: str) -> None:
     ran = [k for k in avo_ops.stats() if k.startswith("avo_jit::")]
     assert ran
     assert all(" / cuda/" in k or k.endswith(("copy", "cast")) for k in ran)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+def test_places_are_those_of_torch(dtype: torch.dtype, emulated: bool) -> None:
+    """The first of equal values, and the first NaN before any number."""
+    inf, nan = math.inf, math.nan
+    rows = [
+        [1.0, 3.0, 3.0, -1.0, -1.0], [nan, 1.0, nan, 2.0, 0.0], [0.0, nan, inf, -inf, nan], [-0.0, 0.0, 0.0, -0.0, 0.0],
+        [-inf] * 5, [inf] * 5, [nan] * 5, [2.0, inf, inf, -inf, -inf], [4.0, 3.0, 2.0, 1.0, 0.0],
+    ]  # fmt: skip
+    wide = torch.randint(-3, 3, (4, 300)).to(dtype)
+    x = torch.tensor(rows, dtype=dtype)
+
+    def places(x: Tensor) -> tuple[Tensor, ...]:
+        return x.argmax(-1), x.argmin(-1), x.argmax(0, keepdim=True), x.argmin(0)
+
+    f = avo_ops.compile(places)
+    for given in (x, wide, wide[:, ::2], x[:1].expand(3, 5)):
+        with emulate(sms=3) if emulated else contextlib.nullcontext():
+            found = f(given)
+        for a, b in zip(found, places(given), strict=True):
+            assert a.dtype == torch.int64
+            assert torch.equal(a, b)
+    assert not f.variants()[0].composite.reasons
+
+
+def test_places_in_rows_that_float32_cannot_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("avo_ops.generator.capture.MOST_NUMBERED", 8)
+    f = avo_ops.compile(lambda x: x.argmax(-1))
+    for n in (8, 9, 6, 20):
+        x = torch.randn(20, n)
+        assert torch.equal(f(x), x.argmax(-1))
+    assert [bool(v.composite.reasons) for v in f.variants()] == [False, True]
+    assert [v.conditions for v in f.variants()] == [("x.shape[1] <= 8",), ("x.shape[1] > 8",)]
+
+
+def many_results(x: Tensor) -> list[Tensor]:
+    return [(x * i).sin().sum(-1) for i in range(20)]
+
+
+def many_numbers_a_row(x: Tensor) -> Tensor:
+    """Its gradient would need more of them saved than an operator may return."""
+    m = x.mean(-1, keepdim=True)
+    for i in range(25):
+        m = torch.tanh(m * 1.1 + i) * torch.sin(m + 1)
+    return x * m
+
+
+@pytest.mark.parametrize("fn", [many_results, many_numbers_a_row])
+def test_what_is_too_much_for_one_operator_is_no_error(fn: Any) -> None:
+    f = avo_ops.compile(fn)
+    check(fn, f, [make((4, 5), torch.float32, 1)])
+    (variant,) = f.variants()
+    assert bool(variant.operators) == (fn is many_numbers_a_row)  # its forward is a kernel
+
+
+SPECIAL_FUNCTIONS = {
+    "lgamma": (-20.03, 40.0, [0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 3e30, 1e-30, -1e-30]),
+    "digamma": (-20.03, 40.0, [0.0, -0.0, -1.0, -2.5, 0.5, 10.0, 9.99, 1e20, 1e-6, 100.0]),
+    "erfinv": (-1.0, 1.0, [0.0, -0.0, 1.0, -1.0, 1.5, 0.7, 0.70001, 1 - 2**-24, -1 + 2**-23, 1e-38]),
+}
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+@pytest.mark.parametrize("name", SPECIAL_FUNCTIONS)
+def test_special_functions(name: str, emulated: bool) -> None:
+    low, high, points = SPECIAL_FUNCTIONS[name]
+    fn = getattr(torch, name)
+    f = avo_ops.compile(lambda x: fn(x), name=name)
+    for dtype, rtol in ((torch.float32, 3e-6), (torch.float64, 1e-11)):
+        special = torch.tensor([*points, math.inf, -math.inf, math.nan], dtype=torch.float64)
+        x = (
+            torch.cat([special, torch.linspace(low, high, 2001, dtype=torch.float64)])
+            .to(dtype)
+            .requires_grad_()
+        )
+        wide = x.detach().double().requires_grad_()
+        with emulate(sms=3) if emulated else contextlib.nullcontext():
+            y = f(x)
+            (grad,) = torch.autograd.grad(y.sum(), x)
+        want = fn(wide)
+        torch.testing.assert_close(y.double(), want, rtol=rtol, atol=rtol, equal_nan=True)
+        signs = (y.signbit() == want.signbit()) | want.isnan()
+        assert signs[: len(points)].all()
+        (exact,) = torch.autograd.grad(want.sum(), wide)
+        near = exact.isfinite() & (exact.abs() < 1e6)  # at poles torch's own is some large number
+        close = max(10 * rtol, 1e-8)  # torch's own derivatives of digamma are no better
+        torch.testing.assert_close(grad[near].double(), exact[near], rtol=close, atol=close)
+    assert not any(v.composite.reasons for v in f.variants())
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+def test_products_and_their_gradients(emulated: bool) -> None:
+    """Rows without a zero, with one, with several; with infinities and NaN."""
+
+    def products(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 0.5
+        return y.prod(-1) * y.sum(-1), x.prod(0, keepdim=True)
+
+    f = avo_ops.compile(products)
+    x = make((5, 37), torch.float32, 3).sign() * (1 + 0.1 * make((5, 37), torch.float32, 4))
+    x[1, 3] = x[2, 0] = x[2, 36] = x[3, 0] = 0.0
+    special = x.clone()
+    special[0, 1], special[1, 1], special[4, 4] = math.inf, math.inf, math.nan
+    with emulate(sms=3) if emulated else contextlib.nullcontext():
+        for given in (x, x[:, :4], x[:, ::2]):
+            check(products, f, [given])
+        for a, b in zip(f(special), products(special), strict=True):
+            torch.testing.assert_close(a, b, equal_nan=True)
+    assert not f.variants()[0].composite.reasons
+
+
+def test_products_are_differentiated_twice_also_where_there_are_zeros() -> None:
+    x = 1 + 0.1 * make((4, 5), torch.float64, 5)
+    x[1, 3] = x[2, 0] = x[2, 4] = x[3, 0] = x[3, 1] = x[3, 2] = 0.0
+    f = avo_ops.compile(lambda x: torch.exp(0.1 * x).prod(0) + x.prod(-1).sum() + x.prod())
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(f, x)
+    assert torch.autograd.gradgradcheck(f, x)
+    tangents = [torch.func.jvp(g, (x.detach(),), (x.detach().cos(),)) for g in (f, f.fn)]
+    torch.testing.assert_close(*tangents)
 
 
 # ---- graphs and conditions ----

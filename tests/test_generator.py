@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from avo_ops.definitions import CATALOGUE
 from avo_ops.definitions.record import FLAT, LAST, Columns, OpDef, trailing
-from avo_ops.generator import build, emit_cpu, nvrtc, schedule
+from avo_ops.generator import build, emit_cpu, nvrtc, pipeline, schedule
 from avo_ops.generator.emit_cuda import Emitter
 from avo_ops.generator.ir import (
     PRIMITIVES,
@@ -1423,6 +1423,12 @@ def test_the_runtime_gives_buffers_of_the_size_that_kernels_use() -> None:
     assert (
         f"#define AVO_POINTWISE_BLOCK {emit_cpu.BLOCK}\n" in header and emit_cpu.COLUMNS % emit_cpu.BLOCK == 0
     )
+
+
+def test_the_counts_of_an_operator_are_those_that_the_runtime_takes() -> None:
+    header = (build.CSRC / "runtime" / "table.h").read_text()
+    assert f"kMaxOperands = {pipeline.MOST_OPERANDS};" in header
+    assert f"kMaxReturns = {pipeline.MOST_RETURNS};" in header
 
 
 def test_golden_cpu_kernel() -> None:

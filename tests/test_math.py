@@ -204,6 +204,7 @@ BOUNDS_F32 = {
     "asinh": (2.0, 2.0, 2.0),
     "acosh": (2.0, 2.0, 2.0),
     "atanh": (2.0, 2.0, 2.0),
+    "lgamma": (8.0, 8.0, 8.0),
     "exp_neg_half_sq": (1.3, 2.2, 1.1),
     "ndtr": (4.7, 5.0, 5.8),
     "x_ndtr": (6.7, 8.5, 6.7),  # the tail is denormal before the product is
@@ -254,6 +255,7 @@ BOUNDS_F64 = {
     "asinh": 2.0,
     "acosh": 2.0,
     "atanh": 2.0,
+    "lgamma": 8.0,
     "exp_neg_half_sq": 1.4,
     "ndtr": 5.0,
     "x_ndtr": 5.0,
@@ -411,6 +413,7 @@ SPECIAL = {
     "asinh": [(-INF, -INF), (INF, INF), (-0.0, -0.0)],
     "acosh": [(1.0, 0.0), (INF, INF), (0.5, NAN), (-INF, NAN)],
     "atanh": [(1.0, INF), (-1.0, -INF), (-0.0, -0.0), (1.5, NAN)],
+    "lgamma": [(1.0, 0.0), (2.0, 0.0), (0.0, INF), (-0.0, INF), (-3.0, INF), (INF, INF), (-INF, INF)],
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import avo_ops
+from avo_ops.jit import installation, kernels
 from avo_ops.jit.fingerprint import fingerprint
 from avo_ops.registry import native_library
 
@@ -179,6 +183,54 @@ def test_a_second_process_traces_nothing_and_says_the_same(filled: tuple[Path, l
     assert (before[0], after[0]) == ("True", "False")  # to trace, dynamo is imported
     assert after[1:] == before[1:]
     assert run(folder, REPORT, AVO_OPS_REMEMBER="0")[0] == "True"
+
+
+def test_a_second_process_imports_nothing_of_the_generator(filled: tuple[Path, list[str]]) -> None:
+    """Its import is most of the time that a first call took."""
+    body = """
+    x, g = x.detach(), {"g": g["g"].detach()}
+    torch.testing.assert_close(f(x, g), norm(x, g))
+    print([name for name in sys.modules if name.startswith("avo_ops.generator")])
+    """
+    folder, _ = filled
+    assert run(folder, body) == ["[]"]
+
+
+def test_the_short_key_of_a_library_is_of_all_that_it_is_made_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native_library.runtime() is None:
+        pytest.skip("the package is not built")
+    f = avo_ops.compile(lambda x: (x * 2).sum(-1), name="short_key")
+    f.prepare(torch.ones(2, 3))
+    ((name,),) = [v.operators for v in f.variants()]
+    before = kernels._short_key([name], "v3")
+    assert kernels._short_key([name], "v3") == before is not None
+    assert kernels._short_key([name], "v4") != before
+    made = kernels.known_operator(name)
+    for change in ({"sources": "others"}, {"double": True}):
+        with monkeypatch.context() as patch:
+            patch.setitem(kernels._known, name, dataclasses.replace(made, **change))
+            assert kernels._short_key([name], "v3") != before
+    for what in ("versions", "cpu_headers", "host_compiler"):
+        with monkeypatch.context() as patch:
+            patch.setattr(installation, what, lambda: [b"another"])
+            assert kernels._short_key([name], "v3") != before
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert kernels._short_key([name], "v3") is None
+
+
+def test_the_state_of_files_tells_one_that_was_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "_PACKAGE", str(tmp_path))
+    (tmp_path / "jit").mkdir()
+    (tmp_path / "jit" / "a.py").write_text("1")
+    before = installation._states("jit", "absent", suffix=".py")
+    (tmp_path / "jit" / "a.txt").write_text("1")
+    assert installation._states("jit", "absent", suffix=".py") == before
+    (tmp_path / "jit" / "a.py").write_text("2")
+    assert installation._states("jit", "absent", suffix=".py") != before
 
 
 def test_what_else_is_asked_of_a_function_that_was_remembered(

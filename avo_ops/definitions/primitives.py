@@ -56,6 +56,7 @@ TORCH: dict[str, Callable[..., Any]] = {
     "asinh": torch.asinh,
     "acosh": torch.acosh,
     "atanh": torch.atanh,
+    "lgamma": torch.lgamma,
     "pow": torch.pow,
     "fmod": torch.fmod,
     "atan2": torch.atan2,

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.printers import PythonPrinter
 
 from .ir import Source
+from .replay import PLACES
 from .trace import (
     DATA_DEPENDENT,
     RecordLines,
@@ -212,6 +213,7 @@ def capture(
     _without_mutations(module.graph)
     _for_any_strides(module.graph)
     module.graph.eliminate_dead_code()
+    _note_long_rows(module.graph)
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node in placeholders[len(tensors) :]:
         node.meta["float"] = True
@@ -267,6 +269,19 @@ def _for_any_strides(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
             node.target = torch.ops.aten.reshape.default
+
+
+# Up to here float32, in which kernels number the columns, has every whole number.
+MOST_NUMBERED = 2**24
+
+
+def _note_long_rows(graph: torch.fx.Graph) -> None:
+    """Make it a condition of the graph whether rows in which a place is looked for have columns that float32 can number."""
+    for node in graph.nodes:
+        if aten_name(node) in PLACES:
+            shape, dim = node.all_input_nodes[0].meta["val"].shape, [*node.args, None][1]
+            sizes = shape if dim is None or not shape else [shape[dim]]
+            node.meta["numbered"] = all(size <= MOST_NUMBERED for size in sizes)
 
 
 def _reason(error: Exception) -> str:

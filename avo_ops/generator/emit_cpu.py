@@ -449,7 +449,7 @@ class _Kernel:
 
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         nodes = self._reductions(k)
-        start = {"sum": "V(C(0))", "amax": "V(lowest<C>())", "amin": "V(highest<C>())"}
+        start = {"sum": "V(C(0))", "prod": "V(C(1))", "amax": "V(lowest<C>())", "amin": "V(highest<C>())"}
         names = [self.names.of(n) for n in nodes]
         earlier = [index for index, (at, _) in self.kept.items() if at < k]
         # Two chains of cheap operations: one alone would wait for the latency of each.
@@ -490,7 +490,7 @@ class _Kernel:
             out.append("    }")
         else:
             out += swept
-        across = {"sum": "hsum", "amax": "hamax", "amin": "hamin"}
+        across = {"sum": "hsum", "prod": "hprod", "amax": "hamax", "amin": "hamin"}
         for name, n in zip(names, nodes, strict=True):
             lanes = f"{name}_lanes" if n.op == "sum" else joined(f"{name}_lanes", n.op)
             out.append(f"    const C {name} = {across[n.op]}({lanes});")

@@ -10,7 +10,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from ..plan_file import ANY, symbol_of
 from . import schedule
-from .ir import PRIMITIVES, Builder, Graph, Node, Span
+from .ir import PRIMITIVES, REDUCTIONS, Builder, Graph, Node, Span
 from .plan import Argument, Case, Op, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
@@ -581,9 +581,7 @@ class _RowKernel:
         """The loop over the rows of a block."""
         out: list[str] = []
         if self.last:
-            most = max(
-                self._reductions(k, op) for k in range(1, self.last + 1) for op in ("sum", "amax", "amin")
-            )
+            most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in REDUCTIONS)
             parts = ", kParts" if self.spreads else ""
             out += [f"  __shared__ RowScratch<C, kBlock, T, {most}{parts}> scratch;", "  int turn = 0;"]
         if self.sums or self.kind == "runs":
@@ -891,9 +889,13 @@ class _RowKernel:
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         """The reductions of phase k, all in one pass. ``known`` grows."""
         nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
-        start = {"sum": "RowSum<C, V> {0};", "amax": "C {0} = lowest<C>();", "amin": "C {0} = highest<C>();"}
+        start = {
+            "sum": "RowSum<C, V> {0};", "prod": "C {0} = C(1);", "amax": "C {0} = lowest<C>();",
+            "amin": "C {0} = highest<C>();",
+        }  # fmt: skip
         step = {
-            "sum": "{0}.{1}({2}, j, whole);", "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});"
+            "sum": "{0}.{1}({2}, j, whole);", "prod": "{0} *= {2};",
+            "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});"
         }  # fmt: skip
         names = [self.names.of(n) for n in nodes]
         out = [f"    {start[n.op].format(name)}" for name, n in zip(names, nodes, strict=True)]
@@ -907,7 +909,7 @@ class _RowKernel:
         loop = [f"tile.each([&](int p, int j{whole}) {{", *(f"  {line}" for line in inner), "});"]
         out += self._pass(k, "    ", loop, by_vector=False)
         spelled = [f"{name}.total" if n.op == "sum" else name for n, name in zip(nodes, names, strict=True)]
-        for op, functor in (("sum", "Sum"), ("amax", "Max"), ("amin", "Min")):
+        for op, functor in (("sum", "Sum"), ("prod", "Product"), ("amax", "Max"), ("amin", "Min")):
             group = [text for text, n in zip(spelled, nodes, strict=True) if n.op == op]
             if group:
                 out.append(f"    row_reduce<{functor}, T, kBlock>(scratch, turn, {', '.join(group)});")
@@ -922,9 +924,7 @@ class _RowKernel:
         made = {n.attr for n in self.joined}
         results = {name: value for name, value in self.stores.items() if name not in made}
         summands = [summand(n, known) for n in self.sums]
-        lines, values = self._element_body(k, known).emit(
-            [*results.values(), *itertools.chain(*summands)]
-        )
+        lines, values = self._element_body(k, known).emit([*results.values(), *itertools.chain(*summands)])
         stores, value = values[: len(results)], iter(values[len(results) :])
         inner = list(lines)
         inner += [f"{name}_out[j] = {value};" for name, value in zip(results, stores, strict=True)]

@@ -80,7 +80,8 @@ def _serves(variant: dict[str, Any], dtypes: str, of_runs: bool) -> bool:
         return bool(variant["min_n"] <= max(_widths))
     exact = variant["exact"]
     return _widths is None or any(
-        variant["min_n"] <= n <= variant["max_n"] and exact in (None, "chunks", "few", "odd", n) for n in _widths
+        variant["min_n"] <= n <= variant["max_n"] and exact in (None, "chunks", "few", "odd", n)
+        for n in _widths
     )
 
 

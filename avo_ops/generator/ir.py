@@ -98,6 +98,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "asinh": Primitive("m_asinh({0})", 25),
     "acosh": Primitive("m_acosh({0})", 25),
     "atanh": Primitive("m_atanh({0})", 20),
+    "lgamma": Primitive("m_lgamma({0})", 60),
     "pow": Primitive("m_pow({0}, {1})", 40),
     "fmod": Primitive("m_fmod({0}, {1})", 30),
     "atan2": Primitive("m_atan2({0}, {1})", 30),
@@ -133,7 +134,7 @@ NARROW = {torch.float8_e4m3fn: "f8", torch.int8: "i8"}
 NARROW_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in NARROW.items()}
 
 MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
-REDUCTIONS = ("sum", "amax", "amin")
+REDUCTIONS = ("sum", "prod", "amax", "amin")
 LEAVES = ("load", "scalar", "const", "size", "column")
 
 

@@ -22,7 +22,7 @@ _POINTWISE = {
     "tanh": "tanh", "erf": "erf", "sin": "sin", "cos": "cos", "mul": "mul", "maximum": "max", "round": "round",
     "trunc": "trunc", "fix": "trunc", "exp2": "exp2", "special_exp2": "exp2", "tan": "tan", "asin": "asin", "acos": "acos",
     "atan": "atan", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "atan2": "atan2",
-    "hypot": "hypot", "fmod": "fmod",
+    "hypot": "hypot", "fmod": "fmod", "lgamma": "lgamma",
     "minimum": "min", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne",
     "logical_and": "and", "logical_or": "or", "logical_not": "not", "bitwise_and": "and", "bitwise_or": "or",
     "bitwise_not": "not", "where": "where",
@@ -118,6 +118,8 @@ class _Lowering:
                 value = self.builder.make(op, value, attr=axis)
             elif op == "sum":
                 value = self.builder.make("mul", value, self.builder.size(axis))
+            elif op == "prod":
+                value = self.builder.make("pow", value, self.builder.size(axis))
         return value
 
     def axes(self, node: torch.fx.Node, dims: Any) -> list[Span]:
@@ -392,7 +394,8 @@ def _bounds(value: Node) -> tuple[float, float]:
 _HANDLERS: dict[str, Handler] = {
     "add": _add, "sub": _add, "rsub": _rsub, "pow": _pow, "square": _square, "relu": _relu, "clamp": _clamp,
     "clamp_min": _clamp, "erfc": _erfc, "special_erfc": _erfc, "sum": _reduction("sum"), "amax": _reduction("amax"),
-    "amin": _reduction("amin"), "mean": _mean, "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
+    "amin": _reduction("amin"), "mean": _mean, "prod": _reduction("prod"),
+    "zeros": _fill, "ones": _fill, "full": _fill, "full_like": _fill,
     "zeros_like": _fill, "ones_like": _fill, "scalar_tensor": _fill, "_to_copy": _cast, "_to": _cast,
     "convert_element_type": _cast, "copy": _copy, "empty": _fill, "empty_like": _fill, "empty_permuted": _fill,
     "new_zeros": _fill, "new_ones": _fill, "new_full": _fill, "arange": _arange, "iota": _arange,

@@ -22,14 +22,14 @@ from ..definitions.record import FLAT, LAST, OpDef, trailing
 from .capture import Captured
 from .ir import NARROW, NARROW_NAMES
 from .lower import IGNORED, RANGES, fill_value, has_handler, is_fill, is_view
-from .replay import Definition, Line, Number, Ref, Scalar
+from .replay import PLACES, Definition, Line, Number, Ref, Scalar
 from .trace import aten_name, is_kept_whole, source_of
 
 FxNode = torch.fx.Node
 Axes = tuple[int | None, ...]
 """For each dim of a value the axis along which it varies there, or None."""
 
-_REDUCTIONS = ("sum", "mean", "amax", "amin", "any", "all")
+_REDUCTIONS = ("sum", "mean", "prod", "amax", "amin", "any", "all", *PLACES)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _VALUES = (*_FLOATS, *NARROW, torch.bool)  # dtypes of what a region may read
 
@@ -230,6 +230,8 @@ class _Partition:
             low, high = RANGES[value.dtype]
             if not self._lies_within(node.all_input_nodes[0], low, high):
                 return f"it is cast to {_name(value.dtype)}, beyond which its values may lie: clamp({low}, {high}) before"
+        elif name in PLACES:
+            return self._finds_no_place(node)
         elif value.dtype not in (*_FLOATS, torch.bool):
             return (
                 f"its result is {str(value.dtype).removeprefix('torch.')}: kernels compute in floating point"
@@ -261,6 +263,16 @@ class _Partition:
         if not inside and not any(not _is_one(s) for a in inputs for s in _shape(a)):
             return ""  # one number
         return None
+
+    def _finds_no_place(self, node: FxNode) -> str | None:
+        """Why no kernel looks for the place of an extreme value."""
+        source = node.all_input_nodes[0]
+        shape = _shape(source)
+        if _value(source).dtype not in _FLOATS:
+            return f"its argument is {_name(_value(source).dtype)}: kernels compute in floating point"
+        if sum(not _is_one(shape[d]) for d in _dims(node, len(shape))) != 1:
+            return "it runs over several dims, or over one of size 1"
+        return None if node.meta["numbered"] else "its rows have more columns than float32 can number"
 
     def _lies_within(self, node: FxNode, low: float, high: float) -> bool:
         """Whether a value is a number of the interval, or NaN, by the author's clamp."""
@@ -330,6 +342,8 @@ class _Partition:
         )
 
     def _pointwise(self, region: _Region, node: FxNode, inputs: Sequence[FxNode]) -> _Join | None:
+        if any(a in region.members and _value(a).dtype == torch.int64 for a in inputs):
+            return None  # arithmetic first rounds whole numbers to the dtype of its result
         shape, count = _shape(node), region.count
         out: list[int | None] = []
         outside = []
@@ -497,7 +511,7 @@ def _split_full_reductions(captured: Captured) -> None:
     for node in list(graph.nodes):
         if (
             node.op != "call_function"
-            or aten_name(node) not in ("sum", "mean", "amax", "amin")
+            or aten_name(node) not in ("sum", "mean", "prod", "amax", "amin")
             or not _is_tensor(node)
         ):
             continue
@@ -507,17 +521,25 @@ def _split_full_reductions(captured: Captured) -> None:
         wide = [d for d, s in enumerate(shape) if not _is_one(s)]
         if len(wide) < 2 or not set(wide) <= set(dims) or _value(source).dtype not in _FLOATS:
             continue
-        overload = {"sum": "dim_IntList", "mean": "dim"}.get(aten_name(node), "default")
-        target = getattr(getattr(torch.ops.aten, aten_name(node)), overload)
         keep = len(_shape(node)) == len(shape)
+        part: tuple[Any, ...] = (_over_dims(node), [wide[-1]], True)
+        rest: tuple[Any, ...] = (part[0], list(dims), keep)
+        if aten_name(node) == "prod":  # over one dim, or over all
+            part, rest = (torch.ops.aten.prod.dim_int, wide[-1], True), (torch.ops.aten.prod.default,)
         with graph.inserting_before(node):
-            first = graph.call_function(target, (source, [wide[-1]], True))
-            second = graph.call_function(target, (first, list(dims), keep))
+            first = graph.call_function(part[0], (source, *part[1:]))
+            second = graph.call_function(rest[0], (first, *rest[1:]))
         with _value(source).fake_mode:
-            first.meta = {**node.meta, "val": target(_value(source), [wide[-1]], True)}
-            second.meta = {**node.meta, "val": target(first.meta["val"], list(dims), keep)}
+            first.meta = {**node.meta, "val": part[0](_value(source), *part[1:])}
+            second.meta = {**node.meta, "val": rest[0](first.meta["val"], *rest[1:])}
         node.replace_all_uses_with(second)
         graph.erase_node(node)
+
+
+def _over_dims(node: FxNode) -> Any:
+    """The overload of a reduction that takes dims."""
+    overload = {"sum": "dim_IntList", "mean": "dim"}.get(aten_name(node), "default")
+    return getattr(getattr(torch.ops.aten, aten_name(node)), overload)
 
 
 def _outside_uses(found: _Partition, region: _Region) -> list[FxNode]:
@@ -731,10 +753,12 @@ class _RegionBuilder:
             ]
         )  # fmt: skip
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        definition = program.definition(roots, k if listed else 0)
+        multiplies = any((line.kind, line.target) == ("reduce", "prod") for line in definition.lines)
         record = OpDef(
             name=f"{self.title}_{digest}",
             schema=f"({', '.join(parameters)}) -> {returns}",
-            definition=program.definition(roots, k if listed else 0),
+            definition=definition,
             columns=columns,
             formula=self._formula(),
             source=self.title,
@@ -743,6 +767,7 @@ class _RegionBuilder:
             differentiation="definition" if {*dtypes.values()} & {*NARROW_NAMES} else "kernels",
             results=tuple(r.name for r in results),
             dtypes=dtypes,
+            gradient=definition.gradient if multiplies else None,
         )
         sizes = tuple(self.size[a] for a in self.order if a in self.columns) if listed else ()
         return RegionStep(

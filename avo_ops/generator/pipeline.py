@@ -18,6 +18,7 @@ from .ir import Graph, Span
 from .lists import generate_list
 from .plan import Argument, Case, Op, Plan, make_plan, signature
 from .product import CpuKernel, Family, index_unit, translation_unit
+from .trace import TraceError
 
 Json = dict[str, Any]
 
@@ -106,10 +107,12 @@ def generate_operator(
     ``kernels``: the operator that has its kernels, if it has none of its own.
 
     Raises:
-        TraceError: the definition cannot become a kernel.
+        TraceError: the definition cannot become a kernel, or an op has more arguments or returns than the runtime takes.
         ValueError: it computes something else than the operator that should have its kernels.
     """
     plan = make_plan(record, differentiate)  # trace, derive, simplify, cut
+    for op in plan.ops:
+        _check_counts(op)
     if kernels is not None:
         plan = _named_as(kernels.plan, plan)
     cuda = Emitter(record) if kernels is None else Emitter.after(kernels.cuda, record)
@@ -126,6 +129,20 @@ def generate_operator(
     for family in cuda.families.values():
         cuda.assign_units(family)
     return GeneratedOperator(plan, _operator_json(plan, ops), cuda.families, tuple(cpu.values()), cuda)
+
+
+# As kMaxOperands and kMaxReturns of csrc/runtime/table.h.
+MOST_OPERANDS, MOST_RETURNS = 48, 16
+
+
+def _check_counts(op: Op) -> None:
+    parts = [*(a.parts for a in op.arguments), *(r.parts for r in op.returns)]
+    count = sum(max(1, len(p)) for p in parts)
+    if len(op.returns) > MOST_RETURNS or count > MOST_OPERANDS:
+        raise TraceError(
+            f"{op.name}: one operator would have {count} arguments and results, {len(op.returns)} of them results, and may "
+            f"have {MOST_OPERANDS} and {MOST_RETURNS}"
+        )
 
 
 def _named_as(other: Plan, plan: Plan) -> Plan:

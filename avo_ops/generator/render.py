@@ -11,12 +11,12 @@ from .ir import PRIMITIVES, Node, Span, uses
 # Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
     """
-    A BlockBuffers BlockRows C K M Max Min N P R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
+    A BlockBuffers BlockRows C K M Max Min N P Product R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
     X a accuracy_t alignas aligned alignof and and_eq asm auto avo base begin_row bf16 bitand bitor blockDim
     blockIdx block_end body bool break buffer c c0 c_begin c_end case catch chain char chunk class clear
     close_row col_begin col_end column compl compute_t concept const consteval constexpr constinit continue copy
     count decltype default delete do double dynamic_cast else enum exists explicit export extern f16 f32 f64
-    false fetch finish_column first float for friend goto gridDim groups hamax hamin highest hsum if inline int
+    false fetch finish_column first float for friend goto gridDim groups hamax hamin highest hprod hsum if inline int
     int64_t j kAhead kBlock kN kSumBlock kVector linux live load_panel load_row load_stat long lowest mutable n
     namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p panel part partial_row
     partials private protected public quiet_nan register requires return row row_begin row_end row_reduce rows
@@ -62,7 +62,7 @@ class Names:
         name = node.name or ""
         if node.is_reduction:
             inner = node.args[0].attr if node.args[0].op == "load" else node.args[0].name
-            verb = {"sum": "sum", "amax": "max", "amin": "min"}[node.op]
+            verb = {"sum": "sum", "prod": "product", "amax": "max", "amin": "min"}[node.op]
             name = name or (f"{verb}_{inner}" if inner else "")
         if not re.fullmatch(r"[A-Za-z]\w*", name) or identifier(name) != name:
             self.counter += 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -81,17 +82,87 @@ class Definition:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(self._takes, args, strict=False)), **kwargs}
-        like = given[self.operands[0][0]]
-        dims = tuple(range(-(len(given["shape"]) if self.listed else 1), 0))
-        values: list[Any] = [given[name] != 0 if mask else given[name] for name, mask in self.operands]
-        numbers = {name: _as_tensor(given[name], like) for name in self.scalars}
-        for line in self.lines:
-            with at_line(line.source):
-                values.append(_run_line(line, values, numbers, dims, like))
+        call = self._call_of(given)
+        values = self._values(call, given)
         out = tuple(
-            v.to(like.dtype) if v.dtype == torch.bool else v for v in (values[i] for i in self.results)
+            v.to(call.like.dtype) if v.dtype == torch.bool else v for v in (values[i] for i in self.results)
         )
         return out[0] if len(out) == 1 else out
+
+    def gradient(
+        self, grads: Mapping[str, Tensor], args: Mapping[str, Any], results: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The gradient of a record: line by line backwards, by torch but for products over columns.
+
+        torch has the product of all others by cumulative ones, which have no normal form; :func:`_product_of_others` has.
+        """
+        call = self._call_of(args)
+        values = self._values(call, args)
+        found: dict[int, Tensor] = {}
+        for name, index in zip(results, self.results, strict=True):
+            if name in grads:
+                found[index] = found[index] + grads[name] if index in found else grads[name]
+        for at, line in reversed(list(enumerate(self.lines, len(self.operands)))):
+            if at not in found or line.detached or not values[at].is_floating_point():
+                continue
+            with at_line(line.source):
+                for index, grad in _pulled_back(line, values, call, found[at]):
+                    found[index] = found[index] + grad if index in found else grad
+        return {name: found[i] for i, (name, _) in enumerate(self.operands) if i in found}
+
+    def _call_of(self, given: Mapping[str, Any]) -> _Call:
+        like = given[self.operands[0][0]]
+        dims = tuple(range(-(len(given["shape"]) if self.listed else 1), 0))
+        return _Call({name: _as_tensor(given[name], like) for name in self.scalars}, dims, like)
+
+    def _values(self, call: _Call, given: Mapping[str, Any]) -> list[Any]:
+        """The operands, and what each line makes."""
+        values: list[Any] = [given[name] != 0 if mask else given[name] for name, mask in self.operands]
+        for line in self.lines:
+            with at_line(line.source):
+                values.append(_run_line(line, values, call))
+        return values
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What the lines of a definition see of a call besides values: the scalars, the dims of the columns, the first operand."""
+
+    numbers: Mapping[str, Any]
+    dims: tuple[int, ...]
+    like: Tensor
+
+
+def _pulled_back(
+    line: Line, values: Sequence[Any], call: _Call, grad: Tensor
+) -> Iterator[tuple[int, Tensor]]:
+    """The gradients of the values that a line takes, by their places."""
+    places = sorted({i for i in _refs(line) if values[i].is_floating_point()})
+    if (line.kind, line.target) == ("reduce", "prod"):
+        yield places[0], grad * _product_of_others(values[places[0]], call.dims)
+        return
+    if not places or (line.kind == "reduce" and line.target in PLACES):
+        return
+
+    def run(*leaves: Tensor) -> Any:
+        own = list(values)
+        for i, leaf in zip(places, leaves, strict=True):
+            own[i] = leaf
+        return _run_line(line, own, call)
+
+    _, pull_back = torch.func.vjp(run, *(values[i] for i in places))[:2]
+    yield from zip(places, pull_back(grad), strict=True)
+
+
+def _refs(line: Line) -> Iterator[int]:
+    """The places of the values that a line takes."""
+    stack: list[Any] = [*line.args, *line.kwargs.values()]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Ref):
+            yield value.index
+        elif isinstance(value, list | tuple):
+            stack += value
 
 
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
@@ -100,16 +171,16 @@ def _as_tensor(value: Any, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
-def _run_line(
-    line: Line, values: Sequence[Any], numbers: Mapping[str, Any], dims: tuple[int, ...], like: Tensor
-) -> Any:
+def _run_line(line: Line, values: Sequence[Any], call: _Call) -> Any:
+    like = call.like
+
     def get(a: Any) -> Any:
         if isinstance(a, Ref):
             return values[a.index]
         if isinstance(a, Number):
             return _as_tensor(a.value, like)
         if isinstance(a, Scalar):
-            return numbers[a.name]
+            return call.numbers[a.name]
         return [get(x) for x in a] if isinstance(a, list | tuple) else a
 
     args = [get(a) for a in line.args]
@@ -126,18 +197,55 @@ def _run_line(
         elif line.target is not None:
             out = out.to(line.target).to(like.dtype)
     else:
-        out = _reduce(line.target, args[0], dims, like)
+        out = _reduce(line.target, args[0], call.dims, like)
     return out.detach() if line.detached else out
 
 
+# Reductions whose result is the number of a column, and the reductions that find its value.
+PLACES: dict[str, Callable[..., Tensor]] = {"argmax": torch.amax, "argmin": torch.amin}
+
+
 def _reduce(name: str, value: Tensor, dims: tuple[int, ...], like: Tensor) -> Tensor:
+    if name in PLACES:
+        return _place(value, PLACES[name](value, dims, keepdim=True), like)
     if name in ("any", "all"):
         truth = (value if value.dtype == torch.bool else value != 0).to(like.dtype)
         return (torch.amax if name == "any" else torch.amin)(truth, dims, keepdim=True) != 0
     if value.dtype == torch.bool:
         value = value.to(like.dtype)
+    if name == "prod":
+        return product(value, dims)
     found: Tensor = getattr(torch, name)(value, dims, keepdim=True)
     return found
+
+
+def product(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The product over some dims, which stay as dims of size 1."""
+    for d in dims:
+        x = x.prod(d, keepdim=True)
+    return x
+
+
+def _product_of_others(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """For each element the product of all others of its row: without a zero, as torch has it, the whole product by the element.
+
+    Where there are zeros it does not say what the derivatives of higher order are. So gradients end here, and these are left to
+    the definition.
+    """
+    x = x.detach()
+    is_zero = x == 0
+    zeros = is_zero.to(x.dtype).sum(dims, keepdim=True)
+    rest = torch.where(is_zero, 1.0, x)
+    alone = torch.where(is_zero & (zeros == 1), product(rest, dims), 0.0)
+    return torch.where(zeros == 0, product(x, dims) / rest, alone)
+
+
+def _place(value: Tensor, extreme: Tensor, like: Tensor) -> Tensor:
+    """The first column with the extreme value of its row, or with NaN, which is beyond any other as torch has it."""
+    numbers = torch.arange(value.shape[-1], device=like.device)
+    is_there = (value == extreme) | (value != value)
+    beyond = torch.full((), math.inf, dtype=like.dtype, device=like.device)
+    return torch.where(is_there, numbers.to(like.dtype), beyond).amin((-1,), keepdim=True)
 
 
 # ---- whose line a traced operation is ----

@@ -32,7 +32,9 @@ class Features:
     reductions: int  # along the rows, in ``phases`` phases
     phases: int
     sums: int  # over the rows
-    held: int = 0  # vectors of a row that stay in registers: its operands, or what a kernel makes of several first
+    held: int = (
+        0  # vectors of a row that stay in registers: its operands, or what a kernel makes of several first
+    )
 
     @staticmethod
     def of(graph: Graph) -> Features:
@@ -41,7 +43,9 @@ class Features:
         phase = phase_of(nodes)
         row_loads = sum(n.span == Span.BOTH for n in loads)
         made = joined(graph)
-        parts = {n.index for one in made for n in Graph({"": one}).nodes() if n in loads and n.span == Span.BOTH}
+        parts = {
+            n.index for one in made for n in Graph({"": one}).nodes() if n in loads and n.span == Span.BOTH
+        }
         return Features(
             row_loads=row_loads,
             held=row_loads - len(parts) + len(made),

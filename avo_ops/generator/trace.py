@@ -364,14 +364,17 @@ def decompositions() -> dict[Any, Any]:
         aten._softmax, aten._log_softmax, aten.silu, aten.elu, aten.leaky_relu, aten.hardtanh, aten.linalg_vector_norm,
         aten.native_layer_norm, aten.addcmul, aten.addcdiv,
     ]  # fmt: skip
-    own = {aten.var_mean.correction: _var_mean, aten.var.correction: _var, aten.gelu.default: _gelu}
+    own = {
+        aten.var_mean.correction: _var_mean, aten.var.correction: _var, aten.gelu.default: _gelu,
+        aten.digamma.default: _digamma, aten.polygamma.default: _polygamma, aten.erfinv.default: _erfinv,
+    }  # fmt: skip
     return {**core_aten_decompositions(), **get_decompositions(kept), **own}
 
 
-# Pointwise functions whose derivative at a kink is not that of their decomposition.
+# Pointwise functions whose derivative at a kink is not that of their decomposition, or is simpler than it.
 _KEPT_WHOLE = {
     "hardtanh", "hardsigmoid", "hardswish", "relu6", "leaky_relu", "elu", "celu", "selu", "softplus", "threshold",
-    "hardshrink", "softshrink",
+    "hardshrink", "softshrink", "digamma", "erfinv",
 }  # fmt: skip
 
 
@@ -414,6 +417,70 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
         tail: torch.Tensor = torch.special.erfc(x * -math.sqrt(0.5))
         return 0.5 * x * tail
     return x * torch.sigmoid(2.0 * math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x))
+
+
+def _digamma(x: torch.Tensor) -> torch.Tensor:
+    """As torch's: by reflection below zero, by recurrence up to 10, then the asymptotic series (Cephes, psi.c)."""
+    w = torch.where(x < 0, 1 - x, x)
+    result = torch.zeros_like(x)
+    for _ in range(10):
+        result = torch.where(w < 10, result - 1 / w, result)
+        w = torch.where(w < 10, w + 1, w)
+    z = 1 / (w * w)
+    coefficients = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+    result = result + torch.log(w) - 0.5 / w - z * _polynomial(z, coefficients)
+    # The cotangent of pi x, by what is exact of x beside the next whole number, or beside the next half one.
+    beside = x - torch.round(x)
+    by_tangent = beside.abs() > 0.25
+    tangent = torch.tan(math.pi * torch.where(by_tangent, 0.5 - beside.abs(), beside.abs()))
+    cotangent = torch.where(by_tangent, tangent, 1 / tangent)
+    reflected = result - math.pi * torch.where(beside < 0, -cotangent, cotangent)
+    reflected = torch.where(torch.trunc(x) == x, math.nan, reflected)
+    at_zero = torch.where(1 / x < 0, math.inf, -math.inf)
+    return torch.where(x < 0, reflected, torch.where(x == 0, at_zero, result))
+
+
+def _polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
+    """The derivative of digamma, in the same way; those of higher order are left as they are."""
+    if n != 1:
+        return NotImplemented  # type: ignore[no-any-return]
+    is_reflected = x < 0.5
+    w = torch.where(is_reflected, 1 - x, x)
+    result = torch.zeros_like(x)
+    for _ in range(10):
+        result = torch.where(w < 10, result + 1 / (w * w), result)
+        w = torch.where(w < 10, w + 1, w)
+    z = 1 / (w * w)
+    coefficients = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
+    result = result + (1 + 0.5 / w + z * _polynomial(z, coefficients)) / w
+    quotient = math.pi / torch.sin(math.pi * (x - torch.round(x)))
+    return torch.where(is_reflected, quotient * quotient - result, result)
+
+
+def _erfinv(y: torch.Tensor) -> torch.Tensor:
+    """As torch's on the CPU: rational functions, then two steps of Newton's; these by erfc in the tail, where 1 - erf cancels."""
+    size = y.abs()
+    near = size <= 0.7
+    z = y * y
+    x = size * _polynomial(z, (-0.140543331, 0.914624893, -1.645349621, 0.886226899))
+    x = x / _polynomial(z, (0.012229801, -0.329097515, 1.442710462, -2.118377725, 1.0))
+    t = torch.sqrt(-torch.log((1 - size) / 2))
+    far = _polynomial(t, (1.641345311, 3.429567803, -1.624906493, -1.970840454))
+    x = torch.where(near, x, far / _polynomial(t, (1.637067800, 3.543889200, 1.0)))
+    for _ in range(2):
+        excess = torch.where(near, torch.erf(x) - size, (1 - size) - torch.special.erfc(x))
+        x = x - excess / (2 / math.sqrt(math.pi) * torch.exp(-x * x))
+    x = torch.where(y < 0, -x, torch.where(y == 0, y, x))
+    beyond = torch.where(size == 1, y * math.inf, math.nan)
+    return torch.where(size < 1, x, beyond)
+
+
+def _polynomial(x: torch.Tensor, coefficients: Sequence[float]) -> torch.Tensor:
+    """Horner's rule, highest power first."""
+    value = x * coefficients[0]
+    for c in coefficients[1:-1]:
+        value = (value + c) * x
+    return value + coefficients[-1]
 
 
 def is_harmless(expression: Any) -> bool:

@@ -214,7 +214,7 @@ class _Writer:
             "archs": list(archs),
             "constants": constants,
             "functions": self.functions,
-            "definitions": {name: encode(one.definition) for name, one in made.items()},
+            "definitions": {name: encode(one.definition()) for name, one in made.items()},
         }
         (folder / "bundle.json").write_text(json.dumps(about, allow_nan=False))
         sums = [f"{_sum(p)}  {p.relative_to(folder)}\n" for p in sorted(folder.rglob("*")) if p.is_file()]

@@ -42,15 +42,24 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=1)
-def _records() -> dict[str, Any]:
-    """The dataclasses that a bundle may hold, by name. Those of the generator are imported when first needed."""
-    from ..generator.ir import Source
-    from ..generator.replay import Definition, Line, Number, Ref, Scalar
+# The dataclasses that a bundle may hold, by name: those of programs, and those of definitions.
+_OF_PROGRAMS: dict[str, Any] = {
+    c.__name__: c
+    for c in (CallStep, Condition, ConstantStep, KernelStep, Program, Size, SizeStep, Sizes, Slot, SlotView)
+}  # fmt: skip
+_OF_DEFINITIONS = ("Definition", "Line", "Number", "Ref", "Scalar", "Source")
 
-    found = (CallStep, Condition, ConstantStep, Definition, KernelStep, Line, Number, Program, Ref, Scalar, Size, SizeStep,
-             Sizes, Slot, SlotView, Source)  # fmt: skip
-    return {c.__name__: c for c in found}
+
+def _record(name: str) -> Any:
+    """The dataclass of a name, or None. Those of the generator are imported when first needed: that is most of a first call."""
+    return _of_definitions()[name] if name in _OF_DEFINITIONS else _OF_PROGRAMS.get(name)
+
+
+@lru_cache(maxsize=1)
+def _of_definitions() -> dict[str, Any]:
+    from ..generator import ir, replay
+
+    return {name: getattr(ir if name == "Source" else replay, name) for name in _OF_DEFINITIONS}
 
 
 class NotEncodable(ValueError):
@@ -82,7 +91,7 @@ def encode(value: Any, keep: Callable[[torch.Tensor], int] | None = None) -> Any
         return {"list": [rest(v) for v in value]}
     if kind in (dict, immutable_dict):  # no others: an OrderedDict would come back as another structure
         return {"dict": [[rest(k), rest(v)] for k, v in value.items()]}
-    if kind is _records().get(kind.__name__):
+    if kind is _record(kind.__name__):
         return {kind.__name__: {f.name: rest(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     for name, enum in _ENUMS.items():
         if kind is enum:
@@ -116,8 +125,9 @@ def decode(value: Any, fetch: Callable[[int], torch.Tensor] | None = None, devic
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
-    if kind in _records():
-        return _records()[kind](**{name: rest(v) for name, v in inner.items()})
+    record = _record(kind)
+    if record is not None:
+        return record(**{name: rest(v) for name, v in inner.items()})
     if kind in _ENUMS:
         found = getattr(torch, inner, None)
         if type(found) is _ENUMS[kind]:

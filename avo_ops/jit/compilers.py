@@ -7,8 +7,6 @@ first needed.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ import torch
 
 from ..registry.native import has_sanitizer
 from ..registry.store import Frozen, cache_key, default_cache_folder, publish, read_all
+from . import installation
 
 if TYPE_CHECKING:
     from ..generator.product import Family
@@ -100,13 +99,10 @@ def host_compiler() -> str:
     """
     from ..generator import gcc
 
-    line, folder = gcc.command(), default_cache_folder()
-    path = shutil.which(line[0]) if line else None
-    if path is None or folder is None:
+    known, folder = installation.host_compiler(gcc.command()), default_cache_folder()
+    if known is None or folder is None:
         return gcc.version()
-    about = os.stat(path)  # of what a link leads to
-    parts = ("compiler", *line, os.path.realpath(path), str(about.st_size), str(about.st_mtime_ns))
-    key = cache_key([part.encode() for part in parts])
+    key = cache_key([b"compiler", *known])
     for _, content in read_all(folder, key, ".version"):
         return content.decode()
     version = gcc.version()

@@ -39,8 +39,9 @@ _TORCH_OBJECTS = (
 )  # fmt: skip
 # What no name says: a module that is imported within, a global that is written, a class that is made; and ways around names.
 _REFUSED = {
-    "IMPORT_NAME", "IMPORT_STAR", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME", "STORE_NAME",
-    "LOAD_FROM_DICT_OR_GLOBALS",
+    dis.opmap[name] for name in
+    ("IMPORT_NAME", "IMPORT_STAR", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME", "STORE_NAME",
+    "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap
 }  # fmt: skip
 _REFUSED_NAMES = {
     "__globals__",
@@ -151,9 +152,8 @@ class _Walk:
                 values += [(f"{path}.{name}", inner[name]) for name in names if name in inner]
 
     def code(self, code: types.CodeType) -> None:
-        if any(i.opname in _REFUSED for i in dis.get_instructions(code)) or _REFUSED_NAMES.intersection(
-            code.co_names
-        ):
+        # Every second byte is an instruction, or a cache of one, which is 0 here.
+        if not _REFUSED.isdisjoint(code.co_code[::2]) or not _REFUSED_NAMES.isdisjoint(code.co_names):
             raise _Unknown
         # The cells of a notebook are in files that do not exist, of another name in each session.
         file = code.co_filename if os.path.isfile(code.co_filename) else ""

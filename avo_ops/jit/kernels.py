@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,28 +16,36 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..registry import native_library, register_dynamic
-from ..registry.store import KernelStore, default_cache_folder
+from ..registry.store import KernelStore, cache_key, default_cache_folder, lookup, publish, read_all
+from . import installation
 from .compilers import CpuCompiler, add_cpu_unit, add_families, host_compiler
 
 if TYPE_CHECKING:
     from ..generator.capture import Captured
     from ..generator.partition import Step
+    from ..generator.pipeline import GeneratedOperator
     from ..generator.product import CpuKernel, Family
 
 
 @dataclass(frozen=True)
 class KnownOperator:
-    """What there is of a registered operator: its entry of a plan and those of its CUDA families, these, its kernels for the CPU.
+    """What there is of a registered operator: its entry of a plan and those of its CUDA families, and these.
 
-    ``double``: whether its math is in float64.
+    ``sources``: a digest of the texts of its kernels for the CPU. ``cpu`` makes those kernels, ``definition`` the definition:
+    where another process has made the operator, few need either. ``double``: whether its math is in float64.
     """
 
     operator: Mapping[str, Any]
     records: Mapping[str, Mapping[str, Any]]
     families: Mapping[str, Family]
-    cpu: tuple[CpuKernel, ...]
-    definition: Callable[..., Any]
+    sources: str
+    cpu: Callable[[], tuple[CpuKernel, ...]]
+    definition: Callable[[], Callable[..., Any]]
     double: bool
+
+    def define(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the definition."""
+        return self.definition()(*args, **kwargs)
 
 
 _known: dict[str, KnownOperator] = {}  # by name
@@ -87,12 +97,16 @@ def _register(steps: Sequence[Step], gradients: bool = True) -> dict[Any, str]:
         else:
             failed |= dict.fromkeys(step.nodes, str(problem).splitlines()[-1].strip())
             continue
-        definition = made.plan.record.definition
-        known = KnownOperator(
-            made.operator, made.families_on_demand(), made.families, made.cpu, definition, step.double
-        )
-        register(step.record, known)
+        register(step.record, _known_of(made, step.double))
     return failed
+
+
+def _known_of(made: GeneratedOperator, double: bool) -> KnownOperator:
+    definition = made.plan.record.definition
+    return KnownOperator(
+        made.operator, made.families_on_demand(), made.families, cache_key([k.text.encode() for k in made.cpu]),
+        lambda: made.cpu, lambda: definition, double,
+    )  # fmt: skip
 
 
 def register(record: Any, known: KnownOperator, tables: str | None = None) -> None:
@@ -140,7 +154,7 @@ def cpu_unit(names: Sequence[str]) -> str:
     parts = []
     for name in names:
         types = ("double",) if _known[name].double else ("float",)
-        parts.append(translation_unit(name, _known[name].cpu, types))
+        parts.append(translation_unit(name, _known[name].cpu(), types))
     return "\n".join([*parts, index_unit(names)])
 
 
@@ -160,12 +174,54 @@ def load_cpu_kernels(names: Sequence[str]) -> None:
     native = native_library.runtime()
     with _kernels_mutex:
         todo = sorted({n for n in names if n not in _loaded and n in _known})
-        if native is None or not todo or not _host_compiler():
+        if native is None or not todo:
             return
-        path = _cpu_store().resolve(_unit_of(todo, native.cpu_isa()), 0)
+        isa = native.cpu_isa()
+        path = _remembered_library(todo, isa)
+        if path is None:
+            if not _host_compiler():
+                return
+            path = _library(todo, isa)
         if path is not None:
-            native.load_cpu_kernels(Path(path))
+            native.load_cpu_kernels(path)
         _loaded.update(todo)
+
+
+# The key of a library is of all that it is made from, which takes several times longer to read than the library. So there are
+# entries besides whose key is of the state of the files that are read, and whose content is that other key.
+_KEYS = ".key"
+
+
+def _short_key(names: Sequence[str], isa: str) -> str | None:
+    compiler = installation.host_compiler()
+    if compiler is None:
+        return None
+    kernels = [[name, _known[name].double, _known[name].sources] for name in names]
+    texts = [isa.encode(), json.dumps(kernels).encode()]
+    return cache_key([*texts, *compiler, *installation.cpu_headers(), *installation.versions()])
+
+
+def _remembered_library(names: Sequence[str], isa: str) -> Path | None:
+    """The library of some operators, if it is in the cache and was found there before."""
+    folder = default_cache_folder()
+    short = None if folder is None else _short_key(names, isa)
+    if folder is None or short is None:
+        return None
+    keys = (content.decode() for _, content in read_all(folder, short, _KEYS))
+    found = (lookup(folder, key, ".so") for key in keys)
+    return next((path for path in found if path is not None), None)
+
+
+def _library(names: Sequence[str], isa: str) -> Path | None:
+    """The library of some operators from the cache, or made now."""
+    found = _cpu_store().resolve(_unit_of(names, isa), 0)
+    if found is None:
+        return None
+    path, folder, short = Path(found), default_cache_folder(), _short_key(names, isa)
+    if folder is not None and folder in path.parents and short is not None:
+        with contextlib.suppress(OSError):
+            publish(folder, short, path.name.partition("-")[0].encode(), _KEYS)
+    return path
 
 
 def mark_loaded(names: Sequence[str]) -> None:

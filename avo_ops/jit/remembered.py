@@ -1,8 +1,9 @@
 """Graphs that earlier processes made, from the cache folder: found by what a function is, without tracing it.
 
-An entry has the graph, with the calls that it serves, and its operators with all that their kernels are compiled from. Its key is
-made of the function's :func:`.fingerprint.fingerprint`, the kinds of the arguments, the versions of Python, torch and this package,
-and of whatever else a trace depends on.
+An entry has the graph, with the calls that it serves, and its operators with all that their kernels are compiled from. It is two
+lines of JSON: what any process needs, and what only one does that compiles, differentiates twice or exports. Its key is made of
+the function's :func:`.fingerprint.fingerprint`, the kinds of the arguments, the versions of Python, torch and this package, and of
+whatever else a trace depends on.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from .composite import Composite
 from .fingerprint import fingerprint
 from .graph import Graph
 from .graph_file import encoded_graph, encoded_kind, key_and_graph
+from .installation import versions
 from .kernels import KnownOperator, known_operator, register
 
 if TYPE_CHECKING:
-    from ..generator.product import Family
+    from ..generator.product import CpuKernel, Family
 
 Json = dict[str, Any]
 _SUFFIX = ".graph"
 _MOST_CONSTANTS = 64  # elements of a tensor that is made within a function
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def address_of(
@@ -64,11 +65,11 @@ def find(address: str, title: str) -> Iterator[Graph]:
         return
     for _, content in read_all(folder, address, _SUFFIX):
         try:
-            data = json.loads(content)
-            plan = plan_file.of_data(data["plan"], "an entry of the cache")
-            for operator, made in zip(plan["operators"], data["made"], strict=True):
-                known = _decoded_operator(operator, plan["families"], made)
-                register(record_of(operator, known.definition), known, made["tables"])
+            data, rest = _lines_of(content)
+            plan = plan_file.of_data({**data["plan"], "tables": _Tables(rest)}, "an entry of the cache")
+            for i, (operator, made) in enumerate(zip(plan["operators"], data["made"], strict=True)):
+                known = _decoded_operator(operator, plan["families"], made, _made_of(rest, i))
+                register(record_of(operator, known.define), known, made["tables"])
             _, graph = key_and_graph(data["graph"], title, _constant)
         except Exception:  # such as an operation that this build of torch lacks: the function is traced
             continue
@@ -83,12 +84,15 @@ def keep(address: str, graph: Graph, spec: Any, kinds: Sequence[Any], autocast: 
     try:
         operators = [known_operator(name) for name in dict.fromkeys(graph.variant.operators)]
         records = {name: record for one in operators for name, record in one.records.items()}
+        plan = plan_file.data_of([one.operator for one in operators], records)
+        rest = {"tables": plan.pop("tables"), "made": [_encoded_rest(one) for one in operators]}
         data = {
             "graph": encoded_graph(graph, spec, kinds, autocast, _encoded_constant),
-            "plan": plan_file.data_of([one.operator for one in operators], records),
+            "plan": plan,
             "made": [_encoded_operator(one) for one in operators],
         }
-        publish(folder, address, json.dumps(data, allow_nan=False).encode(), _SUFFIX)
+        lines = (json.dumps(line, allow_nan=False) for line in (data, rest))
+        publish(folder, address, "\n".join(lines).encode(), _SUFFIX)
     except (NotEncodable, OSError, ValueError):
         return
 
@@ -98,33 +102,26 @@ def _device_of(kind: Any) -> str:
 
 
 def _circumstances() -> list[bytes]:
-    state = (
-        torch.get_default_dtype(),
-        torch.get_default_device(),
-        sys.implementation.cache_tag,
-        sys.version_info[:3],
-    )
-    return [str(state).encode(), *_versions()]
-
-
-@lru_cache(maxsize=1)
-def _versions() -> list[bytes]:
-    """Of torch and of this package, whose files count besides: an editable one changes while its version does not."""
-    files = [
-        (entry.path.removeprefix(_PACKAGE), entry.stat().st_size, entry.stat().st_mtime_ns)
-        for folder in ("", "definitions", "generator", "jit", "nn", "registry")
-        for entry in os.scandir(os.path.join(_PACKAGE, folder))
-        if entry.name.endswith(".py")
-    ]
-    version = sys.modules[__name__.partition(".")[0]].__version__
-    return [str(v).encode() for v in (torch.__version__, torch.version.git_version, version, sorted(files))]
+    # A default device is a mode of this module's, which takes longer to import than a graph to find.
+    device = torch.get_default_device() if "torch.utils._device" in sys.modules else torch.device("cpu")
+    return [str((torch.get_default_dtype(), device)).encode(), *versions()]
 
 
 # ---- operators and constants ----
 
 
 def _encoded_operator(known: KnownOperator) -> Json:
-    """What the plan does not have of an operator; of its families all but the variants."""
+    """What the plan does not have of an operator, for the first line of an entry."""
+    return {
+        "families": list(known.families),
+        "sources": known.sources,
+        "double": known.double,
+        "tables": tables_of(known.operator, known.records),
+    }
+
+
+def _encoded_rest(known: KnownOperator) -> Json:
+    """The same for the second line; of its families all but the variants."""
     return {
         "families": {
             name: {
@@ -132,39 +129,70 @@ def _encoded_operator(known: KnownOperator) -> Json:
             }
             for name, family in known.families.items()
         },
-        "cpu": [dataclasses.asdict(kernel) for kernel in known.cpu],
-        "definition": encode(known.definition),
-        "double": known.double,
-        "tables": tables_of(known.operator, known.records),
+        "cpu": [dataclasses.asdict(kernel) for kernel in known.cpu()],
+        "definition": encode(known.definition()),
     }
 
 
-def _decoded_operator(operator: Json, records: Mapping[str, Json], made: Json) -> KnownOperator:
-    from ..generator.product import CpuKernel
+def _decoded_operator(
+    operator: Json, records: Mapping[str, Json], made: Json, rest: Callable[[], Json]
+) -> KnownOperator:
+    def cpu() -> tuple[CpuKernel, ...]:
+        from ..generator.product import CpuKernel
 
-    cpu = tuple(CpuKernel(**kernel) for kernel in made["cpu"])
-    families = _Families(made["families"], records)
-    return KnownOperator(operator, records, families, cpu, decode(made["definition"]), made["double"])
+        return tuple(CpuKernel(**kernel) for kernel in rest()["cpu"])
+
+    @lru_cache(maxsize=1)
+    def definition() -> Callable[..., Any]:
+        found: Callable[..., Any] = decode(rest()["definition"])
+        return found
+
+    families = _Families(made["families"], rest, records)
+    return KnownOperator(operator, records, families, made["sources"], cpu, definition, made["double"])
+
+
+def _lines_of(content: bytes) -> tuple[Json, Callable[[], Json]]:
+    """The first line of an entry, and what gives the second."""
+    first, _, second = content.partition(b"\n")
+    data: Json = json.loads(first)
+    return data, lru_cache(maxsize=1)(lambda: json.loads(second))
+
+
+def _made_of(rest: Callable[[], Json], index: int) -> Callable[[], Json]:
+    return lambda: rest()["made"][index]
+
+
+class _Tables(Sequence[Any]):
+    """The tables of variants of an entry."""
+
+    def __init__(self, rest: Callable[[], Json]) -> None:
+        self._rest = rest
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rest()["tables"][index]
+
+    def __len__(self) -> int:
+        return len(self._rest()["tables"])
 
 
 class _Families(Mapping[str, Any]):
     """Families by name, made when they are asked for: what runs on the CPU needs none of them."""
 
-    def __init__(self, families: Mapping[str, Json], records: Mapping[str, Json]) -> None:
-        self._families, self._records = families, records
+    def __init__(self, names: Sequence[str], rest: Callable[[], Json], records: Mapping[str, Json]) -> None:
+        self._names, self._rest, self._records = names, rest, records
 
     def __getitem__(self, name: str) -> Family:
         from ..generator.product import Family
 
-        about = self._families[name]
+        about = self._rest()["families"][name]
         params = tuple(map(tuple, about["params"]))
         return Family(**{**about, "params": params, "variants": self._records[name]["variants"]})
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._families)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._families)
+        return len(self._names)
 
 
 def _encoded_constant(tensor: torch.Tensor) -> Any:

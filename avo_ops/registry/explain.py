@@ -55,8 +55,8 @@ class Kernel:
     """One launch on a GPU, or the one kernel of a call on the CPU (grid None); of lists of tensors, without a vector.
 
     ``vector``: elements of an access where operands are ``aligned``. ``width``: the row length that the kernel is
-    compiled for; "chunks" if for any that is a multiple of ``vector``, of aligned rows; "few" if for those of calls of few rows; "odd" if for rows
-    that are not such; or None.
+    compiled for; "chunks" if for any that is a multiple of ``vector``, of aligned rows; "few" if for those of
+    calls of few rows; "odd" if for rows that are not such; or None.
     """
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,16 @@ from ..definitions.primitives import TORCH
 
 Tensor = torch.Tensor
 
-_REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "amax": torch.amax, "amin": torch.amin}
+
+def _product(value: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
+    for d in dims:
+        value = value.prod(d, keepdim=True)
+    return value
+
+
+_REDUCTIONS: dict[str, Callable[..., Tensor]] = {
+    "sum": torch.sum, "prod": _product, "amax": torch.amax, "amin": torch.amin,
+}  # fmt: skip
 # What torch does not find: what leaves any other value as it is.
 _OF_NOTHING = {"amax": -math.inf, "amin": math.inf}
 

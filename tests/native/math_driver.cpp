@@ -9,7 +9,7 @@
 #define MATH_EXACT(row)                                                                                      \
   row(neg) row(abs) row(sign) row(expm1) row(log) row(log1p) row(sqrt) row(rsqrt) row(recip) row(tanh)       \
       row(erf) row(sin) row(cos) row(floor) row(round) row(trunc) row(exp2) row(tan) row(asin) row(acos)     \
-      row(atan) row(sinh) row(cosh) row(asinh) row(acosh) row(atanh)
+      row(atan) row(sinh) row(cosh) row(asinh) row(acosh) row(atanh) row(lgamma)
 #define MATH_APPROXIMATE(row)                                                                                \
   row(exp) row(sigmoid) row(x_sigmoid) row(exp_neg_sq) row(erfc) row(exp_neg_half_sq) row(ndtr) row(x_ndtr) row(sigmoid_rest)
 #define MATH_UNARY(row) MATH_EXACT(row) MATH_APPROXIMATE(row)
@@ -297,6 +297,7 @@ W reference(int function, W x) {
     case kMath_asinh: return std::asinh(x);
     case kMath_acosh: return std::acosh(x);
     case kMath_atanh: return std::atanh(x);
+    case kMath_lgamma: return std::lgamma(x);
     case kMath_sigmoid_rest: return x > 0 ? std::exp(-x) / (1 + std::exp(-x)) : 1 / (1 + std::exp(x));
     case kMath_exp_neg_sq: return std::exp(-x * x);
     case kMath_exp_neg_half_sq: return std::exp(-x * x / 2);

@@ -270,6 +270,17 @@ AVO_LIBM_BOTH(cosh)
 AVO_LIBM_BOTH(asinh)
 AVO_LIBM_BOTH(acosh)
 AVO_LIBM_BOTH(atanh)
+// lgamma itself writes the sign of gamma to a place that all threads share.
+static inline float lgamma_alone(float x) {
+  int sign;
+  return __builtin_lgammaf_r(x, &sign);
+}
+static inline double lgamma_alone(double x) {
+  int sign;
+  return __builtin_lgamma_r(x, &sign);
+}
+AVO_LIBM_UNARY(lgamma, float, lgamma_alone)
+AVO_LIBM_UNARY(lgamma, double, lgamma_alone)
 #undef AVO_LIBM_BOTH
 #undef AVO_LIBM_UNARY
 

@@ -307,6 +307,9 @@ template <class C, class Op> AVO_INLINE C across(Vec<C> v, const Op &op) {
 template <class C> AVO_INLINE C hsum(Vec<C> v) {
   return across(v, [](auto a, auto b) AVO_LAMBDA { return a + b; });
 }
+template <class C> AVO_INLINE C hprod(Vec<C> v) {
+  return across(v, [](auto a, auto b) AVO_LAMBDA { return a * b; });
+}
 template <class C> AVO_INLINE C hamax(Vec<C> v) {
   return across(v, [](auto a, auto b) AVO_LAMBDA { return keep_larger(a, b); });
 }
@@ -322,6 +325,7 @@ struct Whole {
   template <class C> static AVO_INLINE void store(C *p, Vec<C> v) { v.store(p); }
   template <class C> static AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) { return sums + v; }
   template <class C> static AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> a, Vec<C> b) { return m_fma(a, b, sums); }
+  template <class C> static AVO_INLINE Vec<C> prod(Vec<C> product, Vec<C> v) { return product * v; }
   template <class C> static AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) {
     return each<C>([](auto a, auto b) AVO_LAMBDA { return keep_larger(a, b); }, most, v);
   }
@@ -347,6 +351,9 @@ struct Tail {
   template <class C> AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> v) const { return m_where(mask<C>(), sums + v, sums); }
   template <class C> AVO_INLINE Vec<C> sum(Vec<C> sums, Vec<C> a, Vec<C> b) const {
     return m_where(mask<C>(), m_fma(a, b, sums), sums);
+  }
+  template <class C> AVO_INLINE Vec<C> prod(Vec<C> product, Vec<C> v) const {
+    return m_where(mask<C>(), product * v, product);
   }
   template <class C> AVO_INLINE Vec<C> amax(Vec<C> most, Vec<C> v) const {
     return m_where(mask<C>(), Whole::amax(most, v), most);

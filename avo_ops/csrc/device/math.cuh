@@ -120,6 +120,7 @@ AVO_LIBRARY(cosh, coshf, cosh)
 AVO_LIBRARY(asinh, asinhf, asinh)
 AVO_LIBRARY(acosh, acoshf, acosh)
 AVO_LIBRARY(atanh, atanhf, atanh)
+AVO_LIBRARY(lgamma, lgammaf, lgamma)
 #undef AVO_LIBRARY
 #define AVO_LIBRARY(name)                                                                                              \
   AVO_MATH float m_##name(float a, float b) { return name##f(a, b); }                                                  \

@@ -14,6 +14,9 @@ namespace avo {
 struct Sum {
   template <class C> AVO_INLINE static C apply(C a, C b) { return a + b; }
 };
+struct Product {
+  template <class C> AVO_INLINE static C apply(C a, C b) { return a * b; }
+};
 struct Max {
   template <class C> AVO_INLINE static C apply(C a, C b) { return m_max(a, b); }
 };
