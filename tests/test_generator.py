@@ -1360,14 +1360,14 @@ def test_golden_row_kernel() -> None:
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
 AVO_INLINE void l2_normalize_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 1> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
   begin_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
