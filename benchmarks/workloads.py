@@ -21,6 +21,7 @@ from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 
 from .accuracy import calls, twin_of
 from .accuracy import differentiable as with_gradient
+from .list_workloads import ListWorkload, list_workloads
 
 Tensor = torch.Tensor
 
@@ -43,6 +44,8 @@ SHAPES = {
         *((2048, 50257), (1024, 65536), (512, 131072)),
     ),
     "loss": (*_SMALL, (8192, 4096), (8192, 32768), (8192, 50257), (4096, 128256)),
+    # Tensors and elements of each: a small model, matrices of one, and few large ones.
+    "lists": ((300, 4096), (64, 65536), (16, 1 << 20)),
 }  # fmt: skip
 CPU_SHAPES = ((1, 4096), (64, 768), (2048, 1024), (8192, 4096))
 
@@ -80,6 +83,24 @@ class Workload:
     def twin(self) -> Callable[..., Any] | None:
         return twin_of(self.record) if self.record.twin is not None else None
 
+    @property
+    def exact(self) -> Callable[..., Any]:
+        """What results are compared with, in float64."""
+        return self.twin or self.record.compute
+
+    @property
+    def has_backward(self) -> bool:
+        return self.operator.backward is not None
+
+    @property
+    def gradients(self) -> Iterable[str]:
+        """The arguments that have a gradient."""
+        return with_gradient(self.record.name)
+
+    def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of arguments by name, as one of arguments in the schema's order."""
+        return lambda *values: function(**dict(zip(self.call, values, strict=True)))
+
     @cached_property
     def kind(self) -> str:
         """The class of its shapes: flat (knows no rows), rows, or loss (no result is as large as an operand)."""
@@ -92,7 +113,7 @@ class Workload:
         self, make: Callable[[tuple[int, ...], bool], Tensor], differentiable: bool = True
     ) -> list[Any]:
         """The arguments in the schema's order. ``make(shape, primary)`` makes a tensor, primary if of shape (M, N)."""
-        found, wanted = [], with_gradient(self.record.name)
+        found, wanted = [], self.gradients
         for key, value in self.call.items():
             if isinstance(value, tuple):
                 value = make(value, value == (self.m, self.n))
@@ -173,6 +194,11 @@ def leaves_of(values: Iterable[Any]) -> list[Tensor]:
     return [v for v in values if isinstance(v, Tensor) and v.requires_grad]
 
 
+def every_workload(m: int, n: int) -> dict[str, Workload | ListWorkload]:
+    """Those of the catalogue, and those over lists of m tensors."""
+    return {**workloads(m, n), **list_workloads(m, n)}
+
+
 def workloads(m: int, n: int) -> dict[str, Workload]:
     """The whole catalogue at (M, N), by name: one for each choice of an operator that has several ("gelu_tanh")."""
     found = {}
@@ -183,8 +209,8 @@ def workloads(m: int, n: int) -> dict[str, Workload]:
     return found
 
 
-def shapes_of(workload: Workload, device: str) -> tuple[tuple[int, int], ...]:
-    return SHAPES[workload.kind] if device == "cuda" else CPU_SHAPES
+def shapes_of(workload: Workload | ListWorkload, device: str) -> tuple[tuple[int, int], ...]:
+    return SHAPES[workload.kind] if device == "cuda" or workload.kind == "lists" else CPU_SHAPES
 
 
 class Arena:
