@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 import torch._dynamo
 import torch._functorch.config
 
-from .workloads import Loss, Workload
+from .workloads import Measured
 
 Tensor = torch.Tensor
 Function = Callable[..., Any]
@@ -128,11 +128,55 @@ def _flash_attn() -> Adapters:
     }
 
 
+def _fused() -> Adapters:
+    """torch's fused steps of optimizers."""
+
+    def adamw(
+        params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, max_exp_avg_sqs: Any = (), **numbers: Any
+    ) -> None:  # fmt: skip
+        torch._fused_adamw_(
+            params, grads, exp_avgs, exp_avg_sqs, list(max_exp_avg_sqs), state_steps,
+            amsgrad=len(max_exp_avg_sqs) > 0, maximize=False, **numbers,
+        )  # fmt: skip
+
+    def sgd(params: Any, grads: Any, momentum_buffers: Any = (), **numbers: Any) -> None:
+        settings = {"momentum": 0.0, "dampening": 0.0, "nesterov": False, "is_first_step": False} | numbers
+        torch._fused_sgd_(params, grads, list(momentum_buffers), maximize=False, **settings)
+
+    return {"adamw_": adamw, "adamw_amsgrad_": adamw, "sgd_": sgd, "sgd_momentum_": sgd}
+
+
+def _foreach() -> Adapters:
+    """torch's operators over lists of tensors."""
+    adamw_step = importlib.import_module("torch.optim.adamw").adamw
+    sgd_step = importlib.import_module("torch.optim.sgd").sgd
+
+    def adamw(
+        params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, max_exp_avg_sqs: Any = (), **numbers: Any
+    ) -> None:  # fmt: skip
+        adamw_step(
+            params, grads, exp_avgs, exp_avg_sqs, list(max_exp_avg_sqs), state_steps, foreach=True,
+            capturable=params[0].is_cuda, amsgrad=len(max_exp_avg_sqs) > 0, maximize=False, **numbers,
+        )  # fmt: skip
+
+    def sgd(params: Any, grads: Any, momentum_buffers: Any = None, **numbers: Any) -> None:
+        settings = {"momentum": 0.0, "dampening": 0.0, "nesterov": False} | numbers
+        buffers = momentum_buffers or [None] * len(params)
+        sgd_step(params, grads, buffers, foreach=True, maximize=False, **settings)
+
+    return {
+        "adamw_": adamw, "adamw_amsgrad_": adamw, "sgd_": sgd, "sgd_momentum_": sgd,
+        "list_norm": lambda tensors: torch.nn.utils.get_total_norm(tensors, foreach=True),
+    }  # fmt: skip
+
+
 def _eps(x: Tensor, eps: float | None) -> float:
     return torch.finfo(torch.float32).eps if eps is None else eps
 
 
 PACKAGES: dict[str, Callable[[], Adapters]] = {
+    "fused": _fused,
+    "foreach": _foreach,
     "liger": _liger,
     "quack": _quack,
     "apex": _apex,
@@ -140,6 +184,7 @@ PACKAGES: dict[str, Callable[[], Adapters]] = {
     "flash_attn": _flash_attn,
 }
 COMPILED = {"compile": None, "compile_max": "max-autotune-no-cudagraphs"}
+_ANYWHERE = ("fused", "foreach")  # on the CPU too
 NAMES = ("avo", "eager", *COMPILED, *PACKAGES)
 
 
@@ -152,23 +197,23 @@ def _adapters(package: str) -> Adapters:
         return {}
 
 
-def has(name: str, workload: Workload | Loss, device: str) -> bool:
+def has(name: str, workload: Measured, device: str) -> bool:
     """Whether ``name`` computes a workload on a device, and is installed."""
     if name == "avo":
         return True
     if name == "eager" or name in COMPILED:
         return workload.twin is not None
-    return device == "cuda" and workload.name in _adapters(name)
+    return (device == "cuda" or name in _ANYWHERE) and workload.name in _adapters(name)
 
 
-def implementation(name: str, workload: Workload | Loss) -> Implementation:
+def implementation(name: str, workload: Measured) -> Implementation:
     """How ``name`` computes a workload."""
     if name == "avo":
         return Implementation(workload.avo)
     if name in PACKAGES:
         found = _adapters(name)[workload.name]
         adapter = found if isinstance(found, Implementation) else Implementation(found)
-        return Implementation(_by_name(adapter.function, tuple(workload.call)), adapter.float32)
+        return Implementation(workload.adapted(adapter.function), adapter.float32)
     twin = workload.twin
     assert twin is not None
     if name == "eager":
@@ -176,13 +221,6 @@ def implementation(name: str, workload: Workload | Loss) -> Implementation:
     # One shape at a time, so that the limit of recompilations is never reached.
     torch._dynamo.reset()
     return Implementation(torch.compile(twin, dynamic=False, mode=COMPILED[name]))
-
-
-def _by_name(function: Function, names: Sequence[str]) -> Function:
-    def call(*values: Any) -> Any:
-        return function(**dict(zip(names, values, strict=True)))
-
-    return call
 
 
 def prepared() -> None:

@@ -27,13 +27,12 @@ from .workloads import (
     DTYPES,
     LAYOUTS,
     Arena,
-    Loss,
-    Workload,
+    Measured,
     as_tuple,
+    every_workload,
     leaves_of,
     shapes_of,
-    workloads,
-)
+)  # fmt: skip
 
 Tensor = torch.Tensor
 
@@ -44,9 +43,9 @@ BOUNDS = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 2e-2}
 DEFAULTS = {
     "cuda": {
         "dtypes": "bfloat16",
-        "implementations": "avo,eager,compile,liger,quack,apex,apex_fast,flash_attn",
+        "implementations": "avo,eager,compile,fused,foreach,liger,quack,apex,apex_fast,flash_attn",
     },
-    "cpu": {"dtypes": "float32,bfloat16", "implementations": "avo,eager,compile"},
+    "cpu": {"dtypes": "float32,bfloat16", "implementations": "avo,eager,compile,fused,foreach"},
 }
 
 
@@ -54,7 +53,7 @@ DEFAULTS = {
 class Group:
     """The cells that share inputs: all of one operator, dtype, shape and layout."""
 
-    workload: Workload | Loss
+    workload: Measured
     dtype: str
     layout: str
     cells: tuple[tuple[str, str], ...]  # implementation, direction
@@ -67,16 +66,16 @@ class Group:
 class Reference:
     """Inputs of one group, and results and gradients in float64."""
 
-    def __init__(self, workload: Workload | Loss, device: str, dtype: torch.dtype) -> None:
+    def __init__(self, workload: Measured, device: str, dtype: torch.dtype) -> None:
         self.values = workload.arguments(
             lambda shape, _: torch.randn(shape, device=device, dtype=dtype), differentiable=False
         )
-        wanted = workload.wanted
+        wanted = workload.gradients
         wide = [
             v.double().requires_grad_(name in wanted) if real(v) else v
             for name, v in zip(workload.call, self.values, strict=True)
         ]
-        outs = as_tuple(workload.reference(*wide))
+        outs = as_tuple(workload.exact(*wide))
         self.grads = [torch.randn(o.shape, device=device, dtype=dtype) for o in outs]
         self.exact = [o.detach() for o in outs]
         if leaves := leaves_of(wide):
@@ -230,7 +229,7 @@ def _failed(name: str, direction: str, error: BaseException) -> results.Row:
 
 def groups(options: argparse.Namespace, done: set[results.Key]) -> list[Group]:
     """What is to be measured, without what is ``done``."""
-    known = workloads(2, 8)
+    known = every_workload(2, 8)
     wanted = [o for o in options.ops.split(",") if o] or list(known)
     unknown = [o for o in wanted if o not in known]
     if unknown:
@@ -239,7 +238,7 @@ def groups(options: argparse.Namespace, done: set[results.Key]) -> list[Group]:
     for op in wanted:
         for dtype in options.dtypes.split(","):
             for m, n in _shapes(options, known[op]):
-                workload = workloads(m, n)[op]
+                workload = every_workload(m, n)[op]
                 for layout in options.layouts.split(","):
                     cells = [
                         (i, d)
@@ -252,14 +251,14 @@ def groups(options: argparse.Namespace, done: set[results.Key]) -> list[Group]:
     return [g for g in found if g.cells]
 
 
-def _shapes(options: argparse.Namespace, workload: Workload | Loss) -> Sequence[tuple[int, int]]:
+def _shapes(options: argparse.Namespace, workload: Measured) -> Sequence[tuple[int, int]]:
     if not options.shapes:
         return shapes_of(workload, options.device)
     pairs = [s.split("x") for s in options.shapes.split(",")]
     return [(int(m), int(n)) for m, n in pairs]
 
 
-def _directions(options: argparse.Namespace, workload: Workload | Loss) -> Sequence[str]:
+def _directions(options: argparse.Namespace, workload: Measured) -> Sequence[str]:
     if not workload.has_backward:
         return DIRECTIONS[:1]
     if options.directions:

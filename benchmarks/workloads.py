@@ -21,6 +21,7 @@ from avo_ops.registry.plan import Operator, generated_folder, operator_from_json
 
 from .accuracy import calls, twin_of
 from .accuracy import differentiable as with_gradient
+from .list_workloads import ListWorkload, list_workloads
 
 Tensor = torch.Tensor
 
@@ -43,6 +44,8 @@ SHAPES = {
         *((2048, 50257), (1024, 65536), (512, 131072)),
     ),
     "loss": (*_SMALL, (8192, 4096), (8192, 32768), (8192, 50257), (4096, 128256)),
+    # Tensors and elements of each: a small model, matrices of one, and few large ones.
+    "lists": ((300, 4096), (64, 65536), (16, 1 << 20)),
 }  # fmt: skip
 CPU_SHAPES = ((1, 4096), (64, 768), (2048, 1024), (8192, 4096))
 
@@ -77,22 +80,26 @@ class Workload:
         return getattr(torch.ops.avo, self.record.name)  # type: ignore[no-any-return]
 
     @property
-    def wanted(self) -> Sequence[str]:
-        """The arguments that get gradients."""
-        return with_gradient(self.record.name)
+    def twin(self) -> Callable[..., Any] | None:
+        return twin_of(self.record) if self.record.twin is not None else None
+
+    @property
+    def exact(self) -> Callable[..., Any]:
+        """What results are compared with, in float64."""
+        return self.twin or self.record.compute
 
     @property
     def has_backward(self) -> bool:
         return self.operator.backward is not None
 
     @property
-    def reference(self) -> Callable[..., Any]:
-        """What it computes, for arguments in float64."""
-        return self.twin or self.record.compute
+    def gradients(self) -> Iterable[str]:
+        """The arguments that have a gradient."""
+        return with_gradient(self.record.name)
 
-    @property
-    def twin(self) -> Callable[..., Any] | None:
-        return twin_of(self.record) if self.record.twin is not None else None
+    def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of arguments by name, as one of arguments in the schema's order."""
+        return lambda *values: function(**dict(zip(self.call, values, strict=True)))
 
     @cached_property
     def kind(self) -> str:
@@ -106,7 +113,7 @@ class Workload:
         self, make: Callable[[tuple[int, ...], bool], Tensor], differentiable: bool = True
     ) -> list[Any]:
         """The arguments in the schema's order. ``make(shape, primary)`` makes a tensor, primary if of shape (M, N)."""
-        found, wanted = [], self.wanted
+        found, wanted = [], self.gradients
         for key, value in self.call.items():
             if isinstance(value, tuple):
                 value = make(value, value == (self.m, self.n))
@@ -178,20 +185,24 @@ class Loss:
         return getattr(torch.ops.avo, self.name)  # type: ignore[no-any-return]
 
     @property
-    def reference(self) -> Callable[..., Any]:
+    def exact(self) -> Callable[..., Any]:
         return self.composite.reference
 
-    twin = reference
+    twin = exact
 
     @property
-    def wanted(self) -> Sequence[str]:
+    def gradients(self) -> Iterable[str]:
         return list(self.call)[:1]
 
     arguments = Workload.arguments
+    adapted = Workload.adapted
 
     def bytes(self, direction: str, dtype: torch.dtype) -> int:
         values = self.arguments(lambda shape, _: torch.empty(shape, dtype=dtype, device="meta"), False)
         return _size(values) + (_size(values[:1]) if direction != "forward" else 0)
+
+
+Measured = Workload | Loss | ListWorkload
 
 
 def _read(op: Any, values: Sequence[Any], tensors: dict[str, Any]) -> dict[str, Any]:
@@ -220,6 +231,11 @@ def leaves_of(values: Iterable[Any]) -> list[Tensor]:
     return [v for v in values if isinstance(v, Tensor) and v.requires_grad]
 
 
+def every_workload(m: int, n: int) -> dict[str, Measured]:
+    """Those of the catalogue, and those over lists of m tensors."""
+    return {**workloads(m, n), **list_workloads(m, n)}
+
+
 def workloads(m: int, n: int) -> dict[str, Workload | Loss]:
     """The whole catalogue at (M, N), by name: one for each choice of an operator that has several ("gelu_tanh")."""
     found: dict[str, Workload | Loss] = {}
@@ -235,8 +251,8 @@ def workloads(m: int, n: int) -> dict[str, Workload | Loss]:
     return found
 
 
-def shapes_of(workload: Workload | Loss, device: str) -> tuple[tuple[int, int], ...]:
-    return SHAPES[workload.kind] if device == "cuda" else CPU_SHAPES
+def shapes_of(workload: Measured, device: str) -> tuple[tuple[int, int], ...]:
+    return SHAPES[workload.kind] if device == "cuda" or workload.kind == "lists" else CPU_SHAPES
 
 
 class Arena:

@@ -17,8 +17,9 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks import compare, peers, report, results, run, timing, tune
+from benchmarks.list_workloads import list_workloads
 from benchmarks.peers import Implementation
-from benchmarks.workloads import DTYPES, Arena, workloads
+from benchmarks.workloads import DTYPES, Arena, every_workload, workloads
 
 ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
@@ -64,12 +65,26 @@ def test_bytes_of_a_call(op: str, direction: str, bytes: int) -> None:
 
 
 def test_every_operator_can_be_measured() -> None:
-    for name, workload in workloads(3, 16).items():
+    for name, workload in every_workload(3, 16).items():
         reference = run.Reference(workload, "cpu", torch.float32)
         values = workload.arguments(lambda shape, _: torch.empty(shape))
         assert reference.error(workload.avo, values) < 1e-5, name
         for direction in run.DIRECTIONS if workload.has_backward else run.DIRECTIONS[:1]:
             assert workload.bytes(direction, torch.float32) > 0, name
+
+
+@pytest.mark.parametrize("name", ["fused", "foreach"])
+def test_torch_beside_operators_over_lists(name: str) -> None:
+    """They are called with the same arguments: their steps are right too."""
+    found = {op: w for op, w in list_workloads(3, 16).items() if peers.has(name, w, "cpu")}
+    assert {"adamw_", "adamw_amsgrad_", "sgd_", "sgd_momentum_"} <= {*found}
+    for op, workload in found.items():
+        reference = run.Reference(workload, "cpu", torch.float32)
+        values = workload.arguments(lambda shape, _: torch.empty(shape))
+        assert reference.error(peers.implementation(name, workload).function, values) < 1e-5, op
+    adamw = found["adamw_"]
+    # Params, gradients and both averages; all but the gradients are written.
+    assert adamw.bytes("forward", torch.bfloat16) == 7 * 2 * 3 * 16
 
 
 def test_tensors_of_an_arena_do_not_overlap() -> None:
@@ -168,7 +183,7 @@ def test_run_on_a_gpu(tmp_path: Path) -> None:
     options = ["--shapes", "2048x1024", "--implementations", "avo,eager", "--out", str(out)]
     assert run.main(["--device", "cuda", *options]) == 0
     rows = lines(out)
-    cells = sum(4 if w.operator.backward is not None else 2 for w in workloads(2, 8).values())
+    cells = sum(4 if w.has_backward else 2 for w in workloads(2, 8).values()) + len(list_workloads(2, 8))
     assert len(rows) == cells and not any("failed" in r for r in rows)
     for r in rows:
         assert r["method"] == "graph" and r["cpu_us"] > 0 and r["peak_bytes"] > 0

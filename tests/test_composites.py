@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -317,6 +321,35 @@ def test_kernels_draw_what_the_definition_draws(device: str) -> None:
             if device == "cpu" and n < 2050:
                 with testing.emulate():
                     assert torch.equal(torch.ops.avo.dropout_rows(x, seed, 0.3) != 0, want), (n, dtype)
+
+
+_DRAWS = """
+import torch, avo_ops
+from avo_ops.definitions.random import uniform
+torch.manual_seed(1)
+for n in (5, 16, 33, 2049):
+    seed = torch.randint(-(2**63), 2**63 - 1, (7, 1))
+    want = uniform(seed, torch.arange(n)) >= 0.3
+    for dtype in (torch.float32, torch.float64):
+        assert torch.equal(torch.ops.avo.dropout_rows(torch.ones(7, n, dtype=dtype), seed, 0.3) != 0, want), (n, dtype)
+print(*avo_ops.stats())
+"""
+
+
+@pytest.mark.parametrize("isa", ["base", "v3"])
+def test_older_machines_draw_the_same(isa: str) -> None:
+    environment = {**os.environ, "AVO_OPS_CPU_ISA": isa}
+    run = subprocess.run(
+        [sys.executable, "-c", _DRAWS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    if "AVO_OPS_CPU_ISA" in run.stderr or run.returncode < 0:
+        pytest.skip(f"no kernels for {isa} here")
+    assert run.returncode == 0, run.stderr
+    assert f"avo::dropout_rows / cpu/{isa}/dropout_rows_forward" in run.stdout
 
 
 def test_dropout_is_what_it_says() -> None:

@@ -216,6 +216,7 @@ AVO_INLINE void each_tile(const AvoOperand &operand, const T *data, int64_t runs
     for (int64_t j = 0; j < kLanes; ++j) {
       const T *ahead = data + (c + j + kAhead) * operand.col_stride;
       for (int64_t line = 0; line < runs; line += 64 / int64_t(sizeof(T))) __builtin_prefetch(ahead + line, 0, 2);
+      __builtin_prefetch(ahead + runs - 1, 0, 2); // runs that begin within a line end in one more
     }
     for (int64_t r = 0; r < runs; r += 4) f(r + 4 <= runs ? r : runs - 4, c);
   }
