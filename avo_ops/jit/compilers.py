@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -136,31 +136,54 @@ class GeneratorCompiler:
 
 
 class EmulatorCompiler:
-    """CUDA families as libraries for the emulator, by g++; ``arch`` says nothing here."""
+    """Libraries of kernels for the emulator, by g++; ``arch`` says nothing here."""
 
-    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+    def library_of(self, kernel: str) -> str:
+        """The library that has a kernel: that of its family in a bundle, else one of its own or of several of the catalogue."""
         from ..generator import emulator
 
-        return emulator.inputs(self._unit(family), sanitized=has_sanitizer())
-
-    def compile(self, family: str, arch: str) -> bytes:
-        from ..generator import emulator
-
-        check_may_compile(f"the kernel {family} for the emulator")
-        return emulator.compile_unit(family, self._unit(family), sanitized=has_sanitizer())
+        family = kernel.partition("__")[0]
+        if family in _exported:
+            return family
+        return kernel if family in _families else emulator.library_of(kernel).name
 
     @staticmethod
-    def _unit(name: str) -> str:
+    def together(kernels: Collection[str], run_often: bool) -> str:
+        """Have kernels of the catalogue compiled as one library; its name. To be said before one of them is called."""
         from ..generator import emulator
 
-        if name not in _families:
-            text = _text_of(name)
-            if text is not None:  # of one kernel, made for operands of several row strides
-                return emulator.unit(text, [name])
-            _check_known(name)
-            return emulator.family_unit(name)
-        rows = _families[name][0][name].variants.values()
-        return emulator.unit(family_text(name), {v["symbol"] for variants in rows for v in variants})
+        return emulator.together(kernels, run_often).name
+
+    def inputs(self, library: str, arch: str) -> Sequence[bytes]:
+        from ..generator import emulator
+
+        text, run_often = self._source(library)
+        return emulator.inputs(text, sanitized=has_sanitizer(), run_often=run_often)
+
+    def compile(self, library: str, arch: str) -> bytes:
+        from ..generator import emulator
+
+        check_may_compile(f"the kernel {library} for the emulator")
+        text, run_often = self._source(library)
+        name = library.partition("__")[0]
+        return emulator.compile_unit(name, text, sanitized=has_sanitizer(), run_often=run_often)
+
+    @staticmethod
+    def _source(name: str) -> tuple[str, bool]:
+        """The text of a library, and whether it is to be optimized."""
+        from ..generator import emulator
+
+        if name in _families:
+            rows = _families[name][0][name].variants.values()
+            return emulator.unit(
+                family_text(name), {v["symbol"] for variants in rows for v in variants}
+            ), True
+        text = _text_of(name)
+        if text is not None:
+            return emulator.unit(text, [name]), True
+        _check_known(name)
+        library = emulator.library_of(name)
+        return emulator.library_text(library), library.run_often
 
 
 class CpuCompiler:
