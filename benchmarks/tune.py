@@ -279,7 +279,9 @@ class Kernels:
         suffix = ".so" if emulate else ".cubin"
         store = KernelStore(packaged, default_cache_folder(), compiler, suffix=suffix)
         native.set_kernel_resolver(
-            lambda unit, a: self._paths.get(unit.partition("__")[0]) or store.resolve(unit, a)
+            lambda unit, a: (
+                self._paths.get(unit) or self._paths.get(unit.rpartition("__")[0]) or store.resolve(unit, a)
+            )
         )
 
     def compile(self, made: dict[str, Json], jobs: int) -> dict[str, str]:

@@ -50,12 +50,17 @@ def add_families(families: Mapping[str, Family], records: Mapping[str, Any]) -> 
     _families.update(dict.fromkeys(families, (families, records)))
 
 
+def _family_of(unit: str) -> str:
+    """The family of a unit that is one, or one of its kernels; the names of families may have two underscores too."""
+    return unit if unit in _families or unit in _exported else unit.rpartition("__")[0]
+
+
 def _text_of(unit: str) -> str | None:
     """The text of a unit of a compiled function's CUDA kernels; None for any other."""
     from ..generator import build
 
     symbol = unit.removesuffix(build.STRIDED)
-    name = symbol.partition("__")[0]
+    name = _family_of(symbol)
     if name in _families and symbol not in _units:
         families, records = _families[name]
         text = families[name].text
@@ -86,7 +91,7 @@ def _check_known(unit: str) -> None:
     Raises:
         LookupError: it is of a bundle, and was not exported.
     """
-    if unit.partition("__")[0] in _exported:
+    if _family_of(unit) in _exported:
         raise LookupError(
             "the bundle was exported without it: without gradients, or for other archs or dtypes"
         )
@@ -142,7 +147,7 @@ class EmulatorCompiler:
         """The library that has a kernel: that of its family in a bundle, else one of its own or of several of the catalogue."""
         from ..generator import emulator
 
-        family = kernel.partition("__")[0]
+        family = _family_of(kernel)
         if family in _exported:
             return family
         return kernel if family in _families else emulator.library_of(kernel).name
@@ -165,7 +170,7 @@ class EmulatorCompiler:
 
         check_may_compile(f"the kernel {library} for the emulator")
         text, run_often = self._source(library)
-        name = library.partition("__")[0]
+        name = library if library in _families else library.rpartition("__")[0]
         return emulator.compile_unit(name, text, sanitized=has_sanitizer(), run_often=run_often)
 
     @staticmethod
