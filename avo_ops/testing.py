@@ -44,7 +44,7 @@ def emulate(
 
     It holds for all threads of the process, as the backward of a call needs; of several, the one entered last counts.
 
-    A kernel family is compiled by g++ when it is first used, and kept in the cache folder. What a kernel may not do is
+    A kernel is compiled by g++ when it is first used, and kept in the cache folder. What a kernel may not do is
     a RuntimeError with the kernel, the source line, block and thread: barriers that not all threads reach, lanes of a
     mask that are absent, access to a block of the cluster that has not begun or has returned. In a process started
     with ``sanitizer_environment()``, reads and writes outside of an allocation, and misaligned ones, end the process
@@ -106,17 +106,26 @@ def _report_threads(native: Native) -> None:
             ctypes.CDLL(path).__sanitizer_set_death_callback(native.print_running_thread)
 
 
-def compile_kernels(families: Collection[str], jobs: int | None = None) -> None:
-    """Compile kernel families for the emulator, several at once, as ``emulate`` would one by one.
+def compile_kernels(
+    libraries: Collection[Collection[str]], jobs: int | None = None, run_often: bool = True
+) -> None:
+    """Compile kernels of the catalogue for the emulator, several libraries of them at once; ``emulate`` would compile one by one.
+
+    Args:
+        libraries: the names of the kernels of each library, as ``avo_ops.stats()`` has them.
+        jobs: how many compilers run at a time; as many as there are cores.
+        run_often: optimize them, which takes a third longer.
 
     Raises:
         RuntimeError: one did not compile; a warning has said why.
     """
-    store = KernelStore(None, default_cache_folder(), EmulatorCompiler(), suffix=".so")
+    compiler = EmulatorCompiler()
+    store = KernelStore(None, default_cache_folder(), compiler, suffix=".so")
+    names = [compiler.together(kernels, run_often) for kernels in libraries]
     with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-        for family, path in zip(families, pool.map(lambda f: store.resolve(f, 0), families), strict=True):
+        for name, path in zip(names, pool.map(lambda name: store.resolve(name, 0), names), strict=True):
             if path is None:
-                raise RuntimeError(f"the emulator has no library of {family}")
+                raise RuntimeError(f"the emulator has no library of {name}")
 
 
 def sanitizer_environment() -> dict[str, str]:

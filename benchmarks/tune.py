@@ -278,7 +278,11 @@ class Kernels:
         packaged = None if emulate else self._generated / "kernels"
         suffix = ".so" if emulate else ".cubin"
         store = KernelStore(packaged, default_cache_folder(), compiler, suffix=suffix)
-        native.set_kernel_resolver(lambda family, a: self._paths.get(family) or store.resolve(family, a))
+        native.set_kernel_resolver(
+            lambda unit, a: (
+                self._paths.get(unit) or self._paths.get(unit.rpartition("__")[0]) or store.resolve(unit, a)
+            )
+        )
 
     def compile(self, made: dict[str, Json], jobs: int) -> dict[str, str]:
         """Compile families by name; the reasons of those that failed."""

@@ -47,7 +47,6 @@ from catalogue import (
 
 import avo_ops
 from avo_ops import testing
-from avo_ops.generator import emulator
 from avo_ops.registry import native_library
 from avo_ops.registry.layout import NAMED
 from avo_ops.registry.native import CudaTarget
@@ -61,6 +60,8 @@ MANY_FAMILIES, MANY_KERNELS = 20, 600
 ARCHS, SMS = (90, 80), 1  # with clusters and without; one SM: persistent kernels go round
 SMALL = (1, 3, 8, 33)
 FORMULA_WIDTHS = (7, 300)
+TOGETHER = 4  # operators whose kernels for these widths are one library
+PAIRS = ("bf16,bf16", "f32,f32", "bf16,f32", "f16,f16", "f16,f32", "f64,f64")
 # Adding up partial sums of wide rows takes seconds. Up to NARROW every width runs in all ways, up to WIDE in the first
 # three; a wider one runs if it brings a kernel that has not run (for one call of an op: in any case), and twice if it
 # brings a template that has not.
@@ -442,6 +443,39 @@ def check_operator(name: str, pairs: Sequence[Pair]) -> Iterator[str]:
     assert not missing, f"{name}: kernels that no width reached: {sorted(missing)}"
 
 
+def libraries_of(name: str) -> list[set[str]]:
+    """The kernels of an operator for the dtypes in which it is checked, as they are compiled together.
+
+    Those of clusters are apart: whenever another block goes on, all shared memory of a library is exchanged.
+    """
+    dtypes = {dtype for pair in pairs_of(name) for dtype in (f"{pair.x},{pair.w}", pair.x)}
+    found: dict[bool, set[str]] = {}
+    for family in families(name):
+        for key, rows in FAMILIES[family]["variants"].items():
+            for v in rows if key in dtypes else ():
+                found.setdefault(v["cluster"] > 1, set()).add(v["symbol"])
+    return list(found.values())
+
+
+def use_libraries(name: str) -> None:
+    """Call the kernels of an operator from the libraries that ``--compile`` has made."""
+    testing.compile_kernels(libraries_of(name))
+
+
+def pairs_of(name: str) -> list[Pair]:
+    """The dtypes in which an operator is checked."""
+    return [Pair(*pair.split(",")) for pair in (PAIRS if EVERYTHING or not has_many(name) else PAIRS[:3])]
+
+
+def formula_kernels(name: str, pairs: Sequence[Pair]) -> set[str]:
+    """The kernels that :func:`check_formula` calls."""
+    return {
+        kernel
+        for pair, call, n in itertools.product(pairs, formula_calls(name), FORMULA_WIDTHS)
+        for _, kernel in call.steps(n, pair, "contiguous", ARCHS[0])
+    }
+
+
 def formula_calls(name: str) -> list[Call]:
     """The cases of an operator, each with the first alternative alone."""
     return [
@@ -519,22 +553,25 @@ def main(args: Sequence[str]) -> None:
     torch.set_grad_enabled(False)
     torch.set_num_threads(1)
     if args[0] == "--compile":
-        start, wanted = time.perf_counter(), {family for name in chosen() for family in families(name)}
-        testing.compile_kernels(sorted(wanted))
-        print(f"{len(wanted)} families in {time.perf_counter() - start:.0f} s")
+        start, libraries = time.perf_counter(), [one for name in chosen() for one in libraries_of(name)]
+        libraries.sort(key=len, reverse=True)
+        testing.compile_kernels(libraries)
+        print(f"{len(libraries)} libraries in {time.perf_counter() - start:.0f} s")
         return
     if args[0] == "--formulas":
         pairs = [Pair(*pair.split(",")) for pair in args[2:]]
-        emulator.limit(FORMULA_WIDTHS, {dtype for pair in pairs for dtype in (pair.x, pair.w)})
         names = others(*map(int, args[1].split("/")))
-        wanted = {family for name in names for call in formula_calls(name) for family in call.families()}
-        start = time.perf_counter()
-        testing.compile_kernels(sorted(wanted))
-        print(f"{len(wanted)} families in {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        start, wanted = time.perf_counter(), [formula_kernels(name, pairs) for name in names]
+        libraries = [set().union(*wanted[i : i + TOGETHER]) for i in range(0, len(wanted), TOGETHER)]
+        testing.compile_kernels(libraries, run_often=False)
+        print(
+            f"{len(libraries)} libraries in {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True
+        )
         for name in names:
             count = check_formula(name, pairs)
             print(f"{name}: {count} calls", flush=True)
         return
+    use_libraries(args[0])
     for line in check_operator(args[0], [Pair(*pair.split(",")) for pair in args[1:]]):
         print(line, flush=True)
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from emulator_catalogue import EVERYTHING, chosen, families_of, has_many, others
+from emulator_catalogue import EVERYTHING, PAIRS, chosen, families_of, others, pairs_of
+from sanitized import run as run_sanitized
 
 import avo_ops
 from avo_ops import plan_file, testing
@@ -30,7 +31,6 @@ from avo_ops.registry.native import CudaTarget, NativeError
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN: dict[str, Any] = plan_file.load(ROOT / "generated")
-PAIRS = ("bf16,bf16", "f32,f32", "bf16,f32", "f16,f16", "f16,f32", "f64,f64")
 # A formula is of the dtype of the math; what loads and stores float16 is that of the operators all of whose kernels run.
 FORMULA_PAIRS = PAIRS if EVERYTHING else ("bf16,bf16", "f32,f32", "f64,f64", "bf16,f32")
 ORDERS = ("ascending", "descending", "random")
@@ -293,14 +293,6 @@ def test_conversions_have_the_bits_of_torch(tmp_path: Path) -> None:
 # ---- the sanitizers ----
 
 
-def run_sanitized(*args: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-    environment = testing.sanitizer_environment()
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    return subprocess.run(
-        [sys.executable, *args], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=timeout
-    )
-
-
 MEMORY_FAULTS = {
     "read beyond": ("y[threadIdx.x] = x[threadIdx.x + 1];", "AddressSanitizer: heap-buffer-overflow"),
     "read before": ("y[threadIdx.x] = x[int(threadIdx.x) - 1];", "AddressSanitizer: heap-buffer-overflow"),
@@ -311,15 +303,21 @@ MEMORY_FAULTS = {
                               "AddressSanitizer: heap-buffer-overflow"),
     "static shared memory": ("__shared__ float s[64];\ny[threadIdx.x] = s[threadIdx.x + 1] = 1;",
                              "runtime error: index 64 out of bounds"),
+    "a thread's own array": ("float own[4] = {};\nown[threadIdx.x] = y[threadIdx.x] = own[1];",
+                           "runtime error: index 4 out of bounds"),
     "misaligned": ("*(uint4 *)(y + 1) = make_uint4(0, 0, 0, 0);", "runtime error: store to misaligned address"),
 }  # fmt: skip
+
+
+def symbol_of(fault: str) -> str:
+    return re.sub(r"\W", "_", fault)
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
     """(exit status, stderr) of each kernel; one process forks for them, since torch is slow to import there."""
     folder = tmp_path_factory.mktemp("sanitized")
-    names = [name.replace(" ", "_") for name in MEMORY_FAULTS]
+    names = [symbol_of(name) for name in MEMORY_FAULTS]
     text = "".join(
         f'#line 1 "{kernel}.cu"\nextern "C" __global__ void {kernel}(const float *x, float *y) {{\n{body}\n}}\n'
         for kernel, (body, _) in zip(names, MEMORY_FAULTS.values(), strict=True)
@@ -350,7 +348,7 @@ for kernel in {names}:
 @pytest.mark.parametrize("fault", MEMORY_FAULTS)
 def test_the_sanitizers_see_a_fault(fault: str, reports: dict[str, tuple[int, str]]) -> None:
     code, report = reports[fault]
-    kernel = fault.replace(" ", "_")
+    kernel = symbol_of(fault)
     assert code != 0, "the fault was not seen"
     assert MEMORY_FAULTS[fault][1] in report and re.search(rf"\b{kernel}\.cu:[23]\b", report)
     assert f"avo emulator: kernel {kernel}, block (0, 0, 0), thread (" in report
@@ -388,7 +386,7 @@ def compiled() -> None:
 PARTS = [
     (name, *pairs[part::parts])
     for name in sorted(chosen(), key=families_of, reverse=True)
-    for pairs in [PAIRS if EVERYTHING or not has_many(name) else PAIRS[:3]]
+    for pairs in [[f"{pair.x},{pair.w}" for pair in pairs_of(name)]]
     for parts in [1 + families_of(name) // 15]
     for part in range(parts)
 ]
@@ -416,6 +414,7 @@ def test_formulas_of_the_others(part: int) -> None:
 @pytest.mark.parametrize("name", chosen())
 def test_fuzz_through_the_emulator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AVO_OPS_FUZZ_EMULATED", "1")
+    monkeypatch.setenv("AVO_OPS_FUZZ_DTYPES", ",".join(sorted({pair.x for pair in pairs_of(name)})))
     monkeypatch.setenv("AVO_OPS_FUZZ_CASES", os.environ.get("AVO_OPS_FUZZ_EMULATED_CASES", "500"))
     result = run_sanitized(
         "-m",

@@ -5,7 +5,8 @@ require grad; and how the incoming gradients lie. It checks values and gradients
 bit, that nothing of the caller's is written to, and that a kernel ran.
 
 AVO_OPS_FUZZ_CASES (2000) is the number of cases over all operators, AVO_OPS_FUZZ_SEED the seed, printed on a failure.
-With AVO_OPS_FUZZ_EMULATED=1 they run by the CUDA kernels in the emulator: test_emulator.py does that, under sanitizers.
+AVO_OPS_FUZZ_DTYPES (f32,bf16,f16,f64) are those of the tensors. With AVO_OPS_FUZZ_EMULATED=1
+they run by the CUDA kernels in the emulator: test_emulator.py does that, under sanitizers.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from catalogue import (
     schema_names,
     stated_by_results,
 )
+from emulator_catalogue import use_libraries
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -56,10 +58,10 @@ SEED = int(os.environ.get("AVO_OPS_FUZZ_SEED", random.SystemRandom().randrange(2
 
 EMULATED = Way("emulated", "cpu", lambda: avo_ops.testing.emulate(arch=90, sms=4))
 CHOSEN, NAMES = list(WAYS.values()), REPRESENTATIVES
+SHORT = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+DTYPES = [SHORT[name] for name in os.environ.get("AVO_OPS_FUZZ_DTYPES", ",".join(SHORT)).split(",")]
 if os.environ.get("AVO_OPS_FUZZ_EMULATED") == "1":
     CHOSEN, NAMES = [EMULATED], list(RECORDS)
-
-DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 WIDTHS = [
     0,
     1,
@@ -568,6 +570,8 @@ def summed_sizes(
 @pytest.mark.parametrize("name", NAMES)
 def test_fuzz(name: str, way: Way) -> None:
     print(f"AVO_OPS_FUZZ_SEED={SEED}")
+    if way is EMULATED:
+        use_libraries(name)
 
     @seed(SEED)
     @settings(

@@ -35,6 +35,7 @@ F32, F16, BF16, F64 = 0, 1, 2, 3
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++"),
+    pytest.mark.xdist_group("math"),  # the driver takes half a minute to compile
     # NaN goes through casts and products on purpose.
     pytest.mark.filterwarnings("ignore:invalid value encountered"),
 ]

@@ -177,6 +177,7 @@ print(f.plan(), f.source("cpu"), f.source("cuda"), len(f.variants()), avo_ops.st
 """
 
 
+@pytest.mark.xdist_group("remembered")
 def test_a_second_process_traces_nothing_and_says_the_same(filled: tuple[Path, list[str]]) -> None:
     folder, before = filled
     after = run(folder, REPORT)
@@ -185,6 +186,7 @@ def test_a_second_process_traces_nothing_and_says_the_same(filled: tuple[Path, l
     assert run(folder, REPORT, AVO_OPS_REMEMBER="0")[0] == "True"
 
 
+@pytest.mark.xdist_group("remembered")
 def test_a_second_process_imports_nothing_of_the_generator(filled: tuple[Path, list[str]]) -> None:
     """Its import is most of the time that a first call took."""
     body = """
@@ -233,6 +235,7 @@ def test_the_state_of_files_tells_one_that_was_written_to(
     assert installation._states("jit", "absent", suffix=".py") != before
 
 
+@pytest.mark.xdist_group("remembered")
 def test_what_else_is_asked_of_a_function_that_was_remembered(
     filled: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
@@ -253,6 +256,7 @@ def test_what_else_is_asked_of_a_function_that_was_remembered(
     assert out == ["False True", "True"]
 
 
+@pytest.mark.xdist_group("remembered")
 def test_what_is_read_now_counts(filled: tuple[Path, list[str]]) -> None:
     """Another function of the same name and lines, and another default dtype, on which torch.tensor(0.5) depends."""
     body = """
@@ -264,6 +268,7 @@ def test_what_is_read_now_counts(filled: tuple[Path, list[str]]) -> None:
     assert run(folder, body) == ["True"]
 
 
+@pytest.mark.xdist_group("remembered")
 def test_a_frozen_process_uses_what_there_is(filled: tuple[Path, list[str]]) -> None:
     body = """
     avo_ops.freeze()
@@ -278,6 +283,7 @@ def test_a_frozen_process_uses_what_there_is(filled: tuple[Path, list[str]]) -> 
     assert message.startswith("a graph of norm would have to be compiled, but avo_ops.freeze() was called")
 
 
+@pytest.mark.xdist_group("remembered")
 def test_torch_compile_takes_functions_that_were_compiled_before_dynamo_was_imported(
     filled: tuple[Path, list[str]],
 ) -> None:

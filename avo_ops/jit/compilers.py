@@ -7,7 +7,7 @@ first needed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,12 +49,17 @@ def add_families(families: Mapping[str, Family], records: Mapping[str, Any]) -> 
     _families.update(dict.fromkeys(families, (families, records)))
 
 
+def _family_of(unit: str) -> str:
+    """The family of a unit that is one, or one of its kernels; the names of families may have two underscores too."""
+    return unit if unit in _families or unit in _exported else unit.rpartition("__")[0]
+
+
 def _text_of(unit: str) -> str | None:
     """The text of a unit of a compiled function's CUDA kernels; None for any other."""
     from ..generator import build
 
     symbol = unit.removesuffix(build.STRIDED)
-    name = symbol.partition("__")[0]
+    name = _family_of(symbol)
     if name in _families and symbol not in _units:
         families, records = _families[name]
         text = families[name].text
@@ -85,7 +90,7 @@ def _check_known(unit: str) -> None:
     Raises:
         LookupError: it is of a bundle, and was not exported.
     """
-    if unit.partition("__")[0] in _exported:
+    if _family_of(unit) in _exported:
         raise LookupError(
             "the bundle was exported without it: without gradients, or for other archs or dtypes"
         )
@@ -132,31 +137,54 @@ class GeneratorCompiler:
 
 
 class EmulatorCompiler:
-    """CUDA families as libraries for the emulator, by g++; ``arch`` says nothing here."""
+    """Libraries of kernels for the emulator, by g++; ``arch`` says nothing here."""
 
-    def inputs(self, family: str, arch: str) -> Sequence[bytes]:
+    def library_of(self, kernel: str) -> str:
+        """The library that has a kernel: that of its family in a bundle, else one of its own or of several of the catalogue."""
         from ..generator import emulator
 
-        return emulator.inputs(self._unit(family), sanitized=has_sanitizer())
-
-    def compile(self, family: str, arch: str) -> bytes:
-        from ..generator import emulator
-
-        check_may_compile(f"the kernel {family} for the emulator")
-        return emulator.compile_unit(family, self._unit(family), sanitized=has_sanitizer())
+        family = _family_of(kernel)
+        if family in _exported:
+            return family
+        return kernel if family in _families else emulator.library_of(kernel).name
 
     @staticmethod
-    def _unit(name: str) -> str:
+    def together(kernels: Collection[str], run_often: bool) -> str:
+        """Have kernels of the catalogue compiled as one library; its name. To be said before one of them is called."""
         from ..generator import emulator
 
-        if name not in _families:
-            text = _text_of(name)
-            if text is not None:  # of one kernel, made for operands of several row strides
-                return emulator.unit(text, [name])
-            _check_known(name)
-            return emulator.family_unit(name)
-        rows = _families[name][0][name].variants.values()
-        return emulator.unit(family_text(name), {v["symbol"] for variants in rows for v in variants})
+        return emulator.together(kernels, run_often).name
+
+    def inputs(self, library: str, arch: str) -> Sequence[bytes]:
+        from ..generator import emulator
+
+        text, run_often = self._source(library)
+        return emulator.inputs(text, sanitized=has_sanitizer(), run_often=run_often)
+
+    def compile(self, library: str, arch: str) -> bytes:
+        from ..generator import emulator
+
+        check_may_compile(f"the kernel {library} for the emulator")
+        text, run_often = self._source(library)
+        name = library if library in _families else library.rpartition("__")[0]
+        return emulator.compile_unit(name, text, sanitized=has_sanitizer(), run_often=run_often)
+
+    @staticmethod
+    def _source(name: str) -> tuple[str, bool]:
+        """The text of a library, and whether it is to be optimized."""
+        from ..generator import emulator
+
+        if name in _families:
+            rows = _families[name][0][name].variants.values()
+            return emulator.unit(
+                family_text(name), {v["symbol"] for variants in rows for v in variants}
+            ), True
+        text = _text_of(name)
+        if text is not None:
+            return emulator.unit(text, [name]), True
+        _check_known(name)
+        library = emulator.library_of(name)
+        return emulator.library_text(library), library.run_often
 
 
 class CpuCompiler:

@@ -19,7 +19,7 @@ from .explain import Explanation, explain, remember, remember_composite, remembe
 from .lists import register_list
 from .plan import generated_folder, operator_from_json
 from .register import register_composite, register_operator
-from .store import Compiler, KernelStore, default_cache_folder
+from .store import Compiler, KernelStore, LibraryCompiler, default_cache_folder
 
 NAMESPACE = "avo"
 
@@ -43,10 +43,10 @@ _libraries: list[torch.library.Library] = []  # a Library unregisters its ops wh
 _stores: list[KernelStore] = []
 
 
-def register_catalogue(compiler: Compiler, emulator_compiler: Compiler) -> None:
+def register_catalogue(compiler: Compiler, emulator_compiler: LibraryCompiler) -> None:
     """Register every operator of the catalogue; done once, by importing ``avo_ops``.
 
-    ``compiler`` makes a CUDA kernel family that is neither packaged nor cached, ``emulator_compiler`` one that the
+    ``compiler`` makes a unit of CUDA kernels that is neither packaged nor cached, ``emulator_compiler`` one that the
     emulator is to run.
     """
     if _libraries:
@@ -73,7 +73,7 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> None:
+def _register(folder: Path, compiler: Compiler, emulator_compiler: LibraryCompiler) -> None:
     plan = plan_file.load(folder)
     records = {record.name: record for record in CATALOGUE}
     library = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -93,8 +93,16 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
     _stores[:] = [store, emulator_store]
 
-    def resolve(family: str, arch: int) -> str | None:
-        return (store if arch else emulator_store).resolve(family, arch)
+    libraries: dict[str, str] = {}
+
+    def resolve(unit: str, arch: int) -> str | None:
+        if arch:
+            return store.resolve(unit, arch)
+        name = emulator_compiler.library_of(unit)
+        found = libraries.get(name) or emulator_store.resolve(name, 0)
+        if found is not None:  # one library has many kernels, and to look at it takes longer than to run one
+            libraries[name] = found
+        return found
 
     native_library.connect(plan, resolve, library)
     strict_from_environment()

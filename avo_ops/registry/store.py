@@ -45,6 +45,13 @@ class Compiler(Protocol):
         """
 
 
+class LibraryCompiler(Compiler, Protocol):
+    """Makes libraries of kernels for the emulator; these are its units, and ``arch`` says nothing."""
+
+    def library_of(self, kernel: str) -> str:
+        """The library that has a kernel."""
+
+
 def cache_key(inputs: Sequence[bytes]) -> str:
     """sha256 over the inputs, each preceded by its length: no two lists of inputs give the same bytes."""
     digest = hashlib.sha256()

@@ -18,7 +18,7 @@ using uint64_t = unsigned long long;
 
 // Dynamic shared memory, as much as the launch asks for; the one way to get it.
 #ifdef AVO_EMULATOR
-#define AVO_DYNAMIC_SHARED(T, name) T *const name = static_cast<T *>(avo::emulator::engine().dynamic_shared())
+#define AVO_DYNAMIC_SHARED(T, name) T *const name = static_cast<T *>(::avo::emulator::engine().dynamic_shared())
 #else
 #define AVO_DYNAMIC_SHARED(T, name)                                                                                    \
   extern __shared__ uint4 avo_dynamic_shared[];                                                                        \

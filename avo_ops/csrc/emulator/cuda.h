@@ -58,14 +58,14 @@ template <class T> T from_word(uint64_t word) {
 } // namespace avo::emulator
 
 #define AVO_EMULATED(KERNEL)                                                                                           \
-  extern "C" __attribute__((visibility("default"))) const avo::emulator::Kernel KERNEL##__emulated = {                 \
-      #KERNEL, [](void **params) { avo::emulator::call_with(&KERNEL, params); },                                       \
-      &avo::emulator::avo_emulated_library};
+  extern "C" __attribute__((visibility("default"))) const ::avo::emulator::Kernel KERNEL##__emulated = {               \
+      #KERNEL, [](void **params) { ::avo::emulator::call_with(&KERNEL, params); },                                     \
+      &::avo::emulator::avo_emulated_library};
 
-#define threadIdx (avo::emulator::avo_emulated_library.thread->thread)
-#define blockIdx (avo::emulator::avo_emulated_library.thread->block)
-#define blockDim (avo::emulator::avo_emulated_library.block)
-#define gridDim (avo::emulator::avo_emulated_library.grid)
+#define threadIdx (::avo::emulator::avo_emulated_library.thread->thread)
+#define blockIdx (::avo::emulator::avo_emulated_library.thread->block)
+#define blockDim (::avo::emulator::avo_emulated_library.block)
+#define gridDim (::avo::emulator::avo_emulated_library.grid)
 
 // ---- barriers, shuffles, votes ----
 

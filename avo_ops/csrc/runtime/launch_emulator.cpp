@@ -1,6 +1,5 @@
-// Launches in the emulator: the plan and the parameters that a GPU would get, on memory of the CPU. Its kernels are
-// libraries of their own, one a family, for which the resolver is asked with arch 0; one a kernel of those for several
-// row strides.
+// Launches in the emulator: the plan and the parameters that a GPU would get, on memory of the CPU. Its kernels are in
+// libraries of their own; the resolver, asked with arch 0, says in which.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -16,7 +15,7 @@ struct State {
   std::atomic<bool> on{false};
   std::mutex mutex;
   Emulation emulation;
-  std::map<std::string, emulator::Kernels> libraries; // by name; one process has them with or without a sanitizer
+  std::map<std::string, emulator::Kernels> libraries; // by kernel; one process has them with or without a sanitizer
 };
 
 State &state() {
@@ -24,34 +23,33 @@ State &state() {
   return *state;
 }
 
-const emulator::Kernels &library_of(const std::string &family) {
+const emulator::Kernels &library_of(const std::string &kernel) {
   {
     std::lock_guard<std::mutex> lock(state().mutex);
-    auto found = state().libraries.find(family);
+    auto found = state().libraries.find(kernel);
     if (found != state().libraries.end()) return found->second;
   }
-  const std::string path = resolve_kernels(family, 0); // may wait for the interpreter's lock: without ours
-  if (path.empty()) fail("emulator: there is no library of ", family);
+  const std::string path = resolve_kernels(kernel, 0); // may wait for the interpreter's lock: without ours
+  if (path.empty()) fail("emulator: there is no library of ", kernel);
   emulator::Kernels loaded(path.c_str());
   std::lock_guard<std::mutex> lock(state().mutex);
-  return state().libraries.emplace(family, loaded).first->second;
+  return state().libraries.emplace(kernel, loaded).first->second;
 }
 
 class EmulatorLauncher final : public Launcher {
 public:
   EmulatorLauncher() : options_(emulator_options()) {}
 
-  void *kernel(const Family &family, const Variant &variant) override {
+  void *kernel(const Family &, const Variant &variant) override {
     const void *found = variant.emulated.load(std::memory_order_acquire);
     if (!found) {
-      const std::string &library = variant.strided ? variant.unit : family.name;
       try {
-        found = library_of(library).find(variant.symbol);
+        found = library_of(variant.symbol).find(variant.symbol);
       } catch (const NotNow &) { // as on a GPU
         if (!variant.strided) throw;
         return nullptr;
       }
-      if (!found) fail("emulator: the library of ", library, " has no kernel ", variant.symbol);
+      if (!found) fail("emulator: the library of ", variant.symbol, " is without it");
       variant.emulated.store(found, std::memory_order_release);
     }
     return const_cast<void *>(found);
