@@ -136,7 +136,8 @@ MOST_OPERANDS, MOST_RETURNS = 48, 16
 
 
 def _check_counts(op: Op) -> None:
-    count = sum(max(1, len(a.parts)) for a in (*op.arguments, *op.returns))
+    parts = [*(a.parts for a in op.arguments), *(r.parts for r in op.returns)]
+    count = sum(max(1, len(p)) for p in parts)
     if len(op.returns) > MOST_RETURNS or count > MOST_OPERANDS:
         raise TraceError(
             f"{op.name}: one operator would have {count} arguments and results, {len(op.returns)} of them results, and may "

@@ -440,7 +440,7 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x < 0, reflected, torch.where(x == 0, at_zero, result))
 
 
-def _polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
+def _polygamma(n: int, x: torch.Tensor) -> Any:
     """The derivative of digamma, in the same way; those of higher order are left as they are."""
     if n != 1:
         return NotImplemented

@@ -34,6 +34,7 @@ __all__ = [
     "register_dynamic",
     "register_operator",
     "reset_stats",
+    "resolve_kernel",
     "size_text",
     "stats",
     "strict",
@@ -93,11 +94,18 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: Compiler) -> 
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
     _stores[:] = [store, emulator_store]
 
-    def resolve(family: str, arch: int) -> str | None:
-        return (store if arch else emulator_store).resolve(family, arch)
-
-    native_library.connect(plan, resolve, library)
+    native_library.connect(plan, resolve_kernel, library)
     strict_from_environment()
+
+
+def resolve_kernel(unit: str, arch: int) -> str | None:
+    """The path of a unit of CUDA kernels for an architecture (0: the emulator), compiled now if it has to be.
+
+    Raises:
+        Frozen: it has to be, and may not.
+    """
+    store, emulator_store = _stores
+    return (store if arch else emulator_store).resolve(unit, arch)
 
 
 def add_kernels(folder: Path) -> None:

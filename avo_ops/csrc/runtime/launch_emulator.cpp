@@ -44,7 +44,7 @@ public:
   void *kernel(const Family &family, const Variant &variant) override {
     const void *found = variant.emulated.load(std::memory_order_acquire);
     if (!found) {
-      const std::string &library = variant.strided ? variant.unit : family.name;
+      const std::string &library = variant.strided || variant.added ? variant.unit : family.name;
       try {
         found = library_of(library).find(variant.symbol);
       } catch (const NotNow &) { // as on a GPU
