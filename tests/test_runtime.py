@@ -1463,6 +1463,7 @@ API int cuKernelSetAttribute(int a, int v, const char *k, int d) {
   printf("set %d %d %s %d\n", a, v, k, d);
   return 0;
 }
+API int cuThreadExchangeStreamCaptureMode(int *) { return 0; }
 API int cuGetErrorString(int e, const char **s) {
   *s = e == 500 ? "named symbol not found" : e == 200 ? "device kernel image is invalid" : "launch failure";
   return 0;
@@ -1884,6 +1885,7 @@ SAME(CUlaunchConfig, hStream, LaunchConfig, stream);
 SAME(CUlaunchConfig, attrs, LaunchConfig, attributes);
 SAME(CUlaunchConfig, numAttrs, LaunchConfig, attribute_count);
 SAME(CUlaunchAttribute, value, LaunchAttribute, value);
+static_assert(int(CU_STREAM_CAPTURE_MODE_RELAXED) == int(kCaptureRelaxed));
 static_assert(int(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) == int(kClusterDimension));
 static_assert(int(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) == int(kMaxDynamicSharedSize));
 static_assert(int(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) == int(kNonPortableClusterSize));

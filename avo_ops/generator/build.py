@@ -88,6 +88,21 @@ def units_of(family: str, record: Mapping[str, Any]) -> list[Unit]:
     ]
 
 
+def exact_kernel(family: str, row: Mapping[str, Any], n: int) -> tuple[str, str]:
+    """The kernel for rows of ``n`` columns that has the thread map of a variant for whole chunks, and so its bits.
+
+    Its symbol, and the line that instantiates it. As ``schedule.exact_tile``: no vector more than the width needs.
+    """
+    given = str(row["instantiate"]).removesuffix(")").split(", ")[1:]
+    *before, threads, _, kind, ahead = given
+    if kind != "kWholeChunks":
+        raise ValueError(f"{row['symbol']} is no kernel for whole chunks")
+    vectors = -(-n // (int(threads) * int(row["vec"])))
+    arguments = ", ".join([*before, threads, str(vectors), str(n), ahead])
+    symbol = plan_file.symbol_of(family, arguments)
+    return symbol, f"AVO_KERNEL({symbol}, {arguments})"
+
+
 def packaged_units(plan: Mapping[str, Any]) -> list[Unit]:
     """The units that a build compiles: all of them if AVO_OPS_VARIANTS is "all".
 

@@ -440,10 +440,10 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x < 0, reflected, torch.where(x == 0, at_zero, result))
 
 
-def _polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
+def _polygamma(n: int, x: torch.Tensor) -> Any:
     """The derivative of digamma, in the same way; those of higher order are left as they are."""
     if n != 1:
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
     is_reflected = x < 0.5
     w = torch.where(is_reflected, 1 - x, x)
     result = torch.zeros_like(x)

@@ -68,6 +68,32 @@ def _text_of(unit: str) -> str | None:
     return found if found is None or symbol == unit else build.with_row_strides(found, symbol)
 
 
+def has_family_of(kernel: str) -> bool:
+    """Whether a CUDA kernel is one of a compiled function."""
+    return _family_of(kernel) in _families
+
+
+def add_exact_unit(general: str, n: int) -> str:
+    """Make the unit known that has a compiled function's kernel for rows of ``n`` columns alone; its name.
+
+    ``general``: the kernel that takes such rows now.
+    """
+    from ..generator import build
+
+    name = _family_of(general)
+    families, records = _families[name]
+    rows = (row for own in records[name]["variants"].values() for row in own)
+    row = next(row for row in rows if row["symbol"] == general)
+    symbol, line = build.exact_kernel(name, row, n)
+    _units[symbol] = f"{families[name].text}\n{line}\n"
+    return symbol
+
+
+def is_frozen() -> bool:
+    """Whether nothing may be compiled until ``freeze(False)``."""
+    return bool(_frozen)
+
+
 def add_cpu_unit(name: str, text: str, isa: str) -> None:
     """Make a unit of CPU kernels known."""
     _cpu_units[name] = (text, isa)

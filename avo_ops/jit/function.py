@@ -73,6 +73,9 @@ def compile(
     kernels, and ``plan()`` says so. Globals and closures are read when a graph is made; tensors among them are read at each
     call. Any thread may call it; graphs are made by one at a time.
 
+    On CUDA a width that a kernel over rows is called with 64 times in a row gets a kernel of its own, of the same bits, which a
+    thread compiles in the background (``AVO_OPS_HOT_WIDTHS=0``: none does; nor after ``freeze()``). ``variants()`` lists them.
+
     Graphs are kept in the cache folder, where another process finds them by the function's code and all that it reads, if
     that can be known (``AVO_OPS_REMEMBER=0``: it neither looks nor keeps).
 

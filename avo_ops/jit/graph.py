@@ -11,6 +11,7 @@ import torch.utils._pytree as pytree
 
 from ..registry import native_library
 from .composite import Composite, Eager
+from .hot_widths import made_for
 from .kernels import load_cpu_kernels
 from .program import Size
 
@@ -34,8 +35,14 @@ class Variant:
         where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
         return f"{self.signature}{where}"
 
+    @property
+    def kernels_of_widths(self) -> tuple[str, ...]:
+        """The CUDA kernels that were made in the background, by now, for widths that calls had again and again."""
+        return made_for(self.operators)
+
     def __str__(self) -> str:
-        return f"{self.calls}: {', '.join(self.operators) or 'torch alone'}"
+        more = f"; for one width: {', '.join(self.kernels_of_widths)}" if self.kernels_of_widths else ""
+        return f"{self.calls}: {', '.join(self.operators) or 'torch alone'}{more}"
 
 
 @dataclass(frozen=True)

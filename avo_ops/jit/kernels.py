@@ -17,7 +17,7 @@ import torch
 
 from ..registry import native_library, register_dynamic
 from ..registry.store import KernelStore, cache_key, default_cache_folder, lookup, publish, read_all
-from . import installation
+from . import hot_widths, installation
 from .compilers import CpuCompiler, add_cpu_unit, add_families, host_compiler
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def register(record: Any, known: KnownOperator, tables: str | None = None) -> No
     ``tables``: those of the runtime, if they are at hand.
     """
     if record.name not in _known:
+        hot_widths.start()
         add_families(known.families, known.records)
         register_dynamic(record, known.operator, known.records, tables)
         _known[record.name] = known

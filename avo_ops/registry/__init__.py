@@ -34,6 +34,7 @@ __all__ = [
     "register_dynamic",
     "register_operator",
     "reset_stats",
+    "resolve_kernel",
     "size_text",
     "stats",
     "strict",
@@ -41,6 +42,8 @@ __all__ = [
 
 _libraries: list[torch.library.Library] = []  # a Library unregisters its ops when it is collected
 _stores: list[KernelStore] = []
+_emulator: list[LibraryCompiler] = []
+_emulated: dict[str, str] = {}  # paths of libraries for the emulator
 
 
 def register_catalogue(compiler: Compiler, emulator_compiler: LibraryCompiler) -> None:
@@ -91,21 +94,26 @@ def _register(folder: Path, compiler: Compiler, emulator_compiler: LibraryCompil
         remember_composite(NAMESPACE, composite)
     store = KernelStore(folder / "kernels", default_cache_folder(), compiler)
     emulator_store = KernelStore(None, default_cache_folder(), emulator_compiler, suffix=".so")
-    _stores[:] = [store, emulator_store]
+    _stores[:], _emulator[:] = [store, emulator_store], [emulator_compiler]
 
-    libraries: dict[str, str] = {}
-
-    def resolve(unit: str, arch: int) -> str | None:
-        if arch:
-            return store.resolve(unit, arch)
-        name = emulator_compiler.library_of(unit)
-        found = libraries.get(name) or emulator_store.resolve(name, 0)
-        if found is not None:  # one library has many kernels, and to look at it takes longer than to run one
-            libraries[name] = found
-        return found
-
-    native_library.connect(plan, resolve, library)
+    native_library.connect(plan, resolve_kernel, library)
     strict_from_environment()
+
+
+def resolve_kernel(unit: str, arch: int) -> str | None:
+    """The path of a unit of CUDA kernels for an architecture (0: the emulator), compiled now if it has to be.
+
+    Raises:
+        Frozen: it has to be, and may not.
+    """
+    store, emulator_store = _stores
+    if arch:
+        return store.resolve(unit, arch)
+    name = _emulator[0].library_of(unit)
+    found = _emulated.get(name) or emulator_store.resolve(name, 0)
+    if found is not None:  # one library has many kernels, and to look at it takes longer than to run one
+        _emulated[name] = found
+    return found
 
 
 def add_kernels(folder: Path) -> None:

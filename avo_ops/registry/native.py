@@ -31,6 +31,7 @@ _ResolverC = ctypes.CFUNCTYPE(
 )
 _TableSourceC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _WarningC = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_HotWidthC = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int)
 
 _DTYPES = ("f32", "f16", "bf16", "f64")
 SHORT_NAMES = {
@@ -303,6 +304,8 @@ class Native:
             ("avo_cpu_isa", [], text),
             ("avo_set_kernel_resolver", [_ResolverC], None),
             ("avo_set_warning_callback", [_WarningC], None),
+            ("avo_set_hot_width_callback", [_HotWidthC], None),
+            ("avo_add_exact", [text, text, ctypes.c_int64, ctypes.c_int], text),
             ("avo_stats", [], text),
             ("avo_reset_stats", [], None),
             ("avo_set_strict", [ctypes.c_int], None),
@@ -420,6 +423,30 @@ class Native:
         callback = _ResolverC(resolve)
         self._callbacks.append(callback)
         self._lib.avo_set_kernel_resolver(callback)
+
+    def set_hot_width_callback(self, callback: Callable[[str, int, int], None]) -> None:
+        """Sets who hears, on the thread of a call, that many calls in a row of a kernel were of one width.
+
+        It is called with the kernel's symbol, the width and the architecture, which is 0 in the emulator.
+        """
+
+        def tell(symbol: bytes, n: int, arch: int) -> None:
+            try:
+                callback(symbol.decode(), n, arch)
+            except Exception as error:  # it must not travel through the library
+                warnings.warn(f"avo_ops: no kernel for rows of {n}: {error}", RuntimeWarning, stacklevel=2)
+
+        wrapped = _HotWidthC(tell)
+        self._callbacks.append(wrapped)
+        self._lib.avo_set_hot_width_callback(wrapped)
+
+    def add_exact(self, general: str, symbol: str, n: int, arch: int) -> None:
+        """Puts the kernel of a unit in the place of a general one, for rows of ``n`` columns (csrc/runtime/hot_widths.h).
+
+        Raises:
+            NativeError: it cannot be loaded, or the other is not for such rows.
+        """
+        self._check(self._lib.avo_add_exact(general.encode(), symbol.encode(), n, arch))
 
     def set_warning_callback(self, callback: Callable[[str], None]) -> None:
         """Sets who hears the runtime's warnings. Without one they go to stderr."""

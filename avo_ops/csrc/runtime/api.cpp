@@ -8,6 +8,7 @@
 #include "cuda_kernels.h"
 #include "describe.h"
 #include "emulation.h"
+#include "hot_widths.h"
 #include "list_table.h"
 #include "message.h"
 #include "registry.h"
@@ -83,6 +84,13 @@ AVO_API const char *avo_cpu_isa() {
 AVO_API void avo_set_kernel_resolver(avo::KernelResolver resolver) { avo::set_kernel_resolver(resolver); }
 
 AVO_API void avo_set_warning_callback(avo::WarningCallback callback) { avo::set_warning_callback(callback); }
+
+// For what hot_widths.h says of the functions of these names.
+AVO_API void avo_set_hot_width_callback(avo::HotWidthCallback callback) { avo::set_hot_width_callback(callback); }
+
+AVO_API const char *avo_add_exact(const char *general, const char *symbol, int64_t n, int arch) {
+  return error_of([&] { avo::add_exact(general, symbol, n, arch); });
+}
 
 AVO_API void avo_forget_failed_kernels() { avo::forget_failed_kernels(); }
 

@@ -28,6 +28,7 @@ bool bind(Driver &driver) {
   take(driver.cuKernelSetAttribute, "cuKernelSetAttribute");
   take(driver.cuLaunchKernelEx, "cuLaunchKernelEx");
   take(driver.cuGetErrorString, "cuGetErrorString");
+  take(driver.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
   return complete && driver.cuInit(0) == 0;
 }
 

@@ -41,6 +41,9 @@ struct LaunchConfig { // CUlaunchConfig
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 
+// A relaxed thread does not disturb what is captured on others, whatever it calls.
+enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
+
 struct Driver {
   Result (*cuInit)(unsigned);
   Result (*cuDriverGetVersion)(int *);
@@ -55,6 +58,7 @@ struct Driver {
   Result (*cuKernelSetAttribute)(FunctionAttribute, int, Kernel, Device);
   Result (*cuLaunchKernelEx)(const LaunchConfig *, Kernel, void **, void **);
   Result (*cuGetErrorString)(Result, const char **);
+  Result (*cuThreadExchangeStreamCaptureMode)(CaptureMode *);
 };
 
 // The driver, initialised; null when this machine has none that can be used.

@@ -18,6 +18,7 @@ struct Target {
   bool strided = true; // there may be kernels for operands whose rows have several strides
 
   bool has_cuda_memory() const { return cuda && !emulated; }
+  int kernel_arch() const { return emulated ? 0 : arch; } // as kernels are asked for
 };
 
 enum class Outcome : uint8_t {

@@ -253,6 +253,8 @@ bool plan_steps(Plan &plan) {
     planned.step = &step;
     planned.use = choose_use(step, plan, columns_of(plan, step), alignment);
     if (reads_strided(step, plan)) planned.use = &strided_use(*planned.use);
+    else if (const Use *own = exact_use(*planned.use, columns_of(plan, step), plan.target.kernel_arch()))
+      planned.use = own;
     const Variant &variant = *planned.use->variant;
     planned.aligned = alignment.allows(variant.exact == kOddRows ? chunk_of(plan) : variant.vec);
     planned.groups = 0;

@@ -1,5 +1,6 @@
 // Execution of a CUDA plan: temporaries and launches. All memory is torch's.
 #include "cuda_params.h"
+#include "hot_widths.h"
 #include "launcher.h"
 #include "run.h"
 
@@ -51,6 +52,7 @@ bool run_cuda(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
     fill_params(plan, step, args, data, step.workspace >= 0 ? workspaces[step.workspace].data() : nullptr, params);
     launcher->launch(op.name, *step.use->variant, step.grid, kernels[s], params.pointers);
     step.use->calls.fetch_add(1, std::memory_order_relaxed);
+    note_width(*step.step->family, *step.use, plan.N, plan.target);
   }
   for (int k = 0; k < count; ++k)
     if (temporaries[k] && op.is_return(k)) copy_to_return(plan, k, temporaries[k], returns);

@@ -21,6 +21,8 @@ template <class F> void for_each_counter(const Op &op, F f) {
               f("cuda/" + use->variant->symbol, use->calls);
               if (const StridedUse *strided = use->strided.load())
                 f("cuda/" + strided->variant.symbol, strided->use.calls);
+              for (const ExactUse *exact = use->exact.load(); exact; exact = exact->next)
+                f("cuda/" + exact->variant.symbol, exact->use.calls);
             }
   }
   f("definition", op.definitions);

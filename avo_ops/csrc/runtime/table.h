@@ -72,6 +72,7 @@ struct VariantFacts {
   int64_t cols = 0;
   double persist = 0;
   bool strided = false; // for operands whose rows have several strides
+  bool added = false;   // for one width, made while the process runs
 };
 
 struct Variant : VariantFacts {
@@ -99,10 +100,15 @@ struct Param {
 
 // A variant as one step of one op uses it, with its counter.
 struct StridedUse;
+struct ExactUse;
 struct Use {
   const Variant *variant = nullptr;
   mutable std::atomic<uint64_t> calls{0};
   mutable std::atomic<const StridedUse *> strided{nullptr}; // see strided_use
+  mutable std::atomic<const ExactUse *> exact{nullptr};     // see exact_use; the newest first
+  // The width of the last call, and how many calls in a row had it: see hot_widths.h.
+  mutable std::atomic<int64_t> width{0};
+  mutable std::atomic<int> times{0};
   ~Use();
 };
 
@@ -114,6 +120,17 @@ struct StridedUse {
 
 // It is made when a call first needs it: most variants are never called so.
 const Use &strided_use(const Use &use);
+
+// The same kernel made for one width on one architecture (0: the emulator), with the same bits. It is ready to run.
+struct ExactUse {
+  Variant variant;
+  Use use;
+  int arch = 0;
+  const ExactUse *next = nullptr;
+};
+
+// Null if there is none.
+const Use *exact_use(const Use &use, int64_t n, int arch);
 
 struct Step {
   Family *family = nullptr;

@@ -489,7 +489,20 @@ private:
 
 } // namespace
 
-Use::~Use() { delete strided.load(std::memory_order_acquire); }
+Use::~Use() {
+  delete strided.load(std::memory_order_acquire);
+  for (const ExactUse *one = exact.load(std::memory_order_acquire); one;) {
+    const ExactUse *next = one->next;
+    delete one;
+    one = next;
+  }
+}
+
+const Use *exact_use(const Use &use, int64_t n, int arch) {
+  for (const ExactUse *one = use.exact.load(std::memory_order_acquire); one; one = one->next)
+    if (one->variant.exact == n && one->arch == arch) return &one->use;
+  return nullptr;
+}
 
 const Use &strided_use(const Use &use) {
   const StridedUse *found = use.strided.load(std::memory_order_acquire);
