@@ -33,6 +33,7 @@ class Emitter:
     by_signature: dict[tuple[str, str], Family] = field(default_factory=dict)
     usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
+    most_loads: int = 0
     held: int = 0  # of runs: operands that the cases of an op hold in registers
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
@@ -85,9 +86,10 @@ class Emitter:
             return []
         if self.by_runs:
             return self._of_groups(case, op)
-        features = Features.of(graph)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
+        self.most_loads = max(Features.of(c.graph).row_loads for c in op.cases) if self.with_sums else 0
+        features = self._features(graph)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         direction = "backward" if op.name.endswith("_backward") else "forward"
@@ -138,7 +140,7 @@ class Emitter:
 
         Those that reductions read are in registers as a row is: as many in all cases of an op, whose rows have the same threads.
         """
-        features = Features.of(graph)
+        features = replace(Features.of(graph), most_loads=self.most_loads)
         if not self.by_runs:
             return features
         more = {"row_loads": features.row_loads + self.held, "held": features.held + self.held}
@@ -146,7 +148,7 @@ class Emitter:
 
     def _of_groups(self, case: Case, op: Op) -> list[Json]:
         """Rows as elsewhere; sums over the rows by a kernel that has a row for each run of columns."""
-        self.with_sums = False
+        self.with_sums, self.most_loads = False, 0
         self.held = max(_read_by_reductions(c.graph) for c in op.cases)
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         rows = Graph({n: v for n, v in case.graph.results.items() if v.span & Span.ROWS})
@@ -267,6 +269,8 @@ class Emitter:
             if x != "f64" and (kind == "column" or (kind == "pointwise" and features.column_loads)):
                 least = 1
                 for tile in map(schedule.odd_tile, ladder):
+                    if 0 < tile.max_n < least:
+                        continue
                     rows.append(variant(name, kind, x, w, tile, least, tile.max_n, "odd"))
                     least = tile.max_n + 1
             variants[dtypes] = rows

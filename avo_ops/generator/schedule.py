@@ -32,9 +32,8 @@ class Features:
     reductions: int  # along the rows, in ``phases`` phases
     phases: int
     sums: int  # over the rows
-    held: int = (
-        0  # vectors of a row that stay in registers: its operands, or what a kernel makes of several first
-    )
+    held: int = 0  # vectors of a row that stay in registers: of operands, or of what several become first
+    most_loads: int = 0  # the most row_loads of the cases that share a thread map, where there are sums
 
     @staticmethod
     def of(graph: Graph) -> Features:
@@ -96,14 +95,15 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
     for each dtype and direction of some thirty operators.
 
     As many blocks as the registers hold, about: bias_gelu in bf16 on an H200, 8192x4096 (a copy: 34.7 us): 38.0 us with 8
-    persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent.
+    persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent. Below two tiles of 1024 columns half as
+    many waste less: 8192x1536 15.0 us with 32 threads of two vectors, 17.9 with 128 of one; 8192x768 8.7 and 12.8.
     """
     vector = 16 // item
     registers = 20 + 4 * ((2 if features.column_loads else 1) * features.row_loads + features.column_loads)
     blocks = min(8, 65536 // (256 * registers)) if item < 8 else 4
     persist = blocks if features.column_loads else 0
     threads = (64,) if elementwise else (8, 32, 128) if item < 8 else (128,)
-    return tuple(
+    tiles = [
         Tile(
             threads=t,
             vectors=1,
@@ -113,7 +113,11 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
             persist=persist,
         )
         for t in threads
-    )
+    ]
+    if item < 8 and features.column_loads and not elementwise:
+        two = min(4, 65536 // (256 * (2 * registers - 20)))
+        tiles.insert(2, Tile(32, 2, 256, two, 256 * vector - 1, persist=two))
+    return tuple(tiles)
 
 
 def ladder(features: Features, item: int, column_item: int, with_sums: bool) -> tuple[Tile, ...]:
@@ -150,7 +154,13 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         # Measured on an H200 (bf16, rms_norm): 8192x1024 11.2 us persistent, 12.2 us one pass; 8192x4096 40.1 and 37.8.
         blocks = _resident(features, p, block, item, column_item) if features.column_loads and t <= 64 else 0
         # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight.
-        one_pass = max(1, min(1024 // block, 65536 // (block * (28 + 4 * p * features.row_loads))))
+        registers = 28 + 4 * p * features.row_loads
+        if features.held < features.row_loads:
+            # More while one is made of the other. A spill costs more than a block less: add_rms_norm, 8192x8192, 133 and 153 us.
+            # Nor does it pay to be persistent: add_layer_norm, 32768x1024, 68 us in blocks of two rows, 75 persistent.
+            block, blocks = 64 if t <= 64 else block, 0
+            registers += 20 if t <= 64 else 12 if p > 4 else 0
+        one_pass = max(1, min(1024 // block, 65536 // (block * registers)))
         tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
     return tuple(tiles)
 
@@ -176,9 +186,7 @@ def _resident(features: Features, vectors: int, block: int, item: int, column_it
     beside 16-bit rows). About forty more are needed for addresses and for values in flight. With fewer, layer_norm's forward
     spills: 8192x1024 on an H200 takes 10.8 us with four blocks, and 14.1 with five.
     """
-    rows = features.row_loads + features.held
-    more = 12 if features.held < features.row_loads else 0  # for both while one is made of the other
-    registers = 40 + more + 4 * vectors * (rows + column_item // item * features.column_loads)
+    registers = 40 + 4 * vectors * (2 * features.row_loads + column_item // item * features.column_loads)
     blocks = 65536 // (block * (-(-registers // 8) * 8))
     return min(blocks, 1024 // block)
 
@@ -210,6 +218,10 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     ]
     if item == 8:
         shapes = [(32, 1, 256, 3)]
+    elif (
+        features.most_loads > 2
+    ):  # three rows and the next three: add_layer_norm's backward, 8192x12288, 437 us
+        shapes.pop()
     if item >= 4:  # half as many values in a vector: four fit
         shapes.append((512, 4, 512, 1))
     return tuple(Tile(t, p, b, m, t * p * vector, persist=m) for t, p, b, m in shapes)
