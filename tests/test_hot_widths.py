@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +31,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     if native_library.runtime() is None:
         pytest.skip("the package is not built")
     made = hot_widths._Worker()
-    made.is_running = True  # so that no thread is started
+    made.is_ending = True  # so that no thread is started
     monkeypatch.setattr(hot_widths, "_worker", made)
     yield made
 
@@ -197,3 +198,24 @@ def test_a_kernel_of_one_width_is_that_of_a_build_that_names_the_width() -> None
     with pytest.raises(ValueError, match="no kernel for whole chunks"):
         build.exact_kernel("f", {**row, "instantiate": line}, 512)
     assert not compilers.has_family_of(symbol)
+
+
+def test_the_end_of_a_process_waits_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, done = threading.Event(), []
+
+    class Slow(hot_widths._Worker):
+        def work(self, symbol: str, n: int, arch: int) -> None:
+            begun.set()
+            time.sleep(0.2)
+            done.append(symbol)
+
+    monkeypatch.setattr(hot_widths, "has_family_of", lambda symbol: True)
+    worker = Slow()
+    worker.ask("one", 8, 0)
+    assert begun.wait(10)
+    worker.ask("two", 8, 0)
+    worker.end()
+    assert done == ["one"], "what was begun is done, and nothing else"
+    assert worker.thread is not None and not worker.thread.is_alive()
+    worker.ask("three", 8, 0)
+    assert not worker.thread.is_alive()

@@ -7,6 +7,7 @@ any, and the runtime puts it in the place of the general one, with the same bits
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
@@ -18,6 +19,7 @@ from ..registry.store import Frozen
 from .compilers import add_exact_unit, has_family_of, is_frozen
 
 _MOST = 64  # such kernels in a process
+_PATIENCE = 10.0  # seconds
 _Job = tuple[str, int, int]  # the general kernel, the width, the architecture
 
 
@@ -26,10 +28,11 @@ class _Worker:
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.seen: set[_Job] = set()
         self.made: list[str] = []
-        self.is_running = False
+        self.thread: threading.Thread | None = None
+        self.is_ending = False
 
     def ask(self, symbol: str, n: int, arch: int) -> None:
         """For the runtime, on the thread of a call."""
@@ -39,13 +42,24 @@ class _Worker:
                 return
             self.seen.add(job)
             self.jobs.put(job)
-            if not self.is_running:
-                self.is_running = True
-                threading.Thread(target=self.run, name="avo_ops kernels", daemon=True).start()
+            if self.thread is None and not self.is_ending:
+                self.thread = threading.Thread(target=self.run, name="avo_ops kernels", daemon=True)
+                self.thread.start()
 
     def run(self) -> None:
         while True:
-            self.work(*self.jobs.get())
+            job = self.jobs.get()
+            if job is None or self.is_ending:
+                return
+            self.work(*job)
+
+    def end(self) -> None:
+        """Wait for the kernel that is being compiled: a compiler whose library is torn down under it would crash the process."""
+        with self.mutex:
+            self.is_ending, thread = True, self.thread
+            self.jobs.put(None)
+        if thread is not None:
+            thread.join(_PATIENCE)
 
     def work(self, symbol: str, n: int, arch: int) -> None:
         native = native_library.runtime()
@@ -73,6 +87,7 @@ def start() -> None:
     if native is None or _started or os.environ.get("AVO_OPS_HOT_WIDTHS") == "0":
         return
     _started.append(True)
+    atexit.register(lambda: _worker.end())
     native.set_hot_width_callback(lambda symbol, n, arch: _worker.ask(symbol, n, arch))
 
 
