@@ -81,7 +81,7 @@ def space(kind: str, n: int, vector: int, loads: int, columns: int, sums: int) -
             if not 64 <= block <= 1024 or vectors > 8:
                 continue
             for b in _resident(block):
-                for persist in (b,) if sums else (0, b) if columns else (0,):
+                for persist in (b,) if sums else (0, b):
                     tile = Tile(threads, vectors, block, b, threads * vectors * vector, persist)
                     if _registers(tile, vector, loads, columns, sums) <= 65536 // (block * b):
                         yield tile
@@ -89,13 +89,12 @@ def space(kind: str, n: int, vector: int, loads: int, columns: int, sums: int) -
         for blocks, block, b in itertools.product((2, 4, 8, 16), (128, 256, 512, 1024), (1, 2, 3, 4)):
             vectors = -(-chunks // (blocks * block))
             # The last block of a cluster must have something to do.
-            if vectors > 4 or block * b > 2048 or (blocks - 1) * block * vectors >= chunks:
+            if vectors > 8 or block * b > 2048 or (blocks - 1) * block * vectors >= chunks:
                 continue
-            tile = Tile(
-                blocks * block, vectors, block, b, blocks * block * vectors * vector, b if sums else 0
-            )
-            if _registers(tile, vector, loads, columns, sums) <= 65536 // (block * b):
-                yield tile
+            for persist in (b,) if sums else (0, b):
+                tile = Tile(blocks * block, vectors, block, b, blocks * block * vectors * vector, persist)
+                if _registers(tile, vector, loads, columns, sums) <= 65536 // (block * b):
+                    yield tile
     elif kind == "column":
         for threads, block, vectors in itertools.product((16, 32, 64), (128, 256, 512), (1, 2)):
             yield from (Tile(threads, vectors, block, b, 0, b) for b in _resident(block, 512))
