@@ -219,3 +219,14 @@ def test_the_end_of_a_process_waits_for_the_compiler(monkeypatch: pytest.MonkeyP
     assert worker.thread is not None and not worker.thread.is_alive()
     worker.ask("three", 8, 0)
     assert not worker.thread.is_alive()
+
+
+def test_a_call_of_few_rows_and_one_of_many_need_one_kernel(worker: Any) -> None:
+    """Which is compiled when it is first called."""
+    f = avo_ops.compile(norm, name="few_and_many")
+    w = torch.randn(1024)
+    with emulate(sms=1), torch.no_grad():
+        before = ran()
+        few, many = f(torch.ones(2, 1024), w), f(torch.ones(99, 1024), w)
+        assert torch.equal(few, many[:2])
+        assert len(set(ran()) - set(before)) == 1

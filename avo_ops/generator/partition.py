@@ -768,6 +768,7 @@ class _RegionBuilder:
             results=tuple(r.name for r in results),
             dtypes=dtypes,
             gradient=definition.gradient if multiplies else None,
+            packaged=False,
         )
         sizes = tuple(self.size[a] for a in self.order if a in self.columns) if listed else ()
         return RegionStep(
