@@ -528,8 +528,8 @@ def _split_full_reductions(captured: Captured) -> None:
             part, rest = (torch.ops.aten.prod.dim_int, wide[-1], True), (torch.ops.aten.prod.default,)
         before, after = _value(source).dtype, _value(node).dtype
         between = torch.promote_types(before, after)
-        widen = {} if between == before else {"dtype": between}
-        narrow = {} if after == between else {"dtype": after}
+        widen: dict[str, Any] = {} if between == before else {"dtype": between}
+        narrow: dict[str, Any] = {} if after == between else {"dtype": after}
         with graph.inserting_before(node):
             first = graph.call_function(part[0], (source, *part[1:]), widen)
             second = graph.call_function(rest[0], (first, *rest[1:]), narrow)
