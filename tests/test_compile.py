@@ -276,7 +276,56 @@ def test_products_and_their_gradients(emulated: bool) -> None:
             check(products, f, [given])
         for a, b in zip(f(special), products(special), strict=True):
             torch.testing.assert_close(a, b, equal_nan=True)
+        given = torch.tensor([[0.0, math.nan, 2.0], [0.0, math.inf, 3.0]], requires_grad=True)
+        (grad,) = torch.autograd.grad(f(given)[1].sum() + f(given.t())[1].sum(), given)
+        assert grad[:, 2].isnan().all(), "0 times infinity and 0 times NaN are NaN"
     assert not f.variants()[0].composite.reasons
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [torch.lgamma, torch.digamma, torch.erfinv, F.elu, F.celu, F.selu, F.softplus,
+     lambda x: F.elu(x.clone(), 0.5, True), lambda x: F.softplus(x, 0.5, 3.0)],
+    ids=["lgamma", "digamma", "erfinv", "elu", "celu", "selu", "softplus", "elu_", "softplus_beta"],
+)  # fmt: skip
+def test_what_has_branches_is_differentiated_twice(fn: Any) -> None:
+    """Also where a branch that is not taken is infinite, or has an infinite slope."""
+    points = [-0.5, -1.5, -0.25, 0.3, 0.5, 0.7]
+    points += [] if fn is torch.erfinv else [-199.25, -7.25, 1.0, 2.0, 9.0, 10.0, 12.0, 25.0, 200.0, 1000.0]
+    x = torch.tensor([points], requires_grad=True)
+    if fn is torch.erfinv:
+        x = (x * 0.6).detach().requires_grad_()
+
+    def of(f: Any) -> Tensor:
+        (first,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        return torch.autograd.grad((first * torch.arange(1.0, 1 + x.numel())).sum(), x)[0]
+
+    torch.testing.assert_close(
+        of(avo_ops.compile(lambda x: fn(x) * 1.5)), of(lambda x: fn(x) * 1.5), rtol=2e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("before", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("after", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_dtype_that_a_reduction_names(before: torch.dtype, after: torch.dtype) -> None:
+    def sums(x: Tensor) -> tuple[Tensor, ...]:
+        return (
+            x.sum(-1, dtype=after),
+            x.mean(0, dtype=after),
+            x.prod(-1, dtype=after),
+            x.sum(dtype=after),
+            x.prod(dtype=after),
+        )
+
+    x = make((4, 40), before, 6).sign()
+    for got, want in zip(avo_ops.compile(sums)(x), sums(x), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_the_place_in_a_tensor_without_dims() -> None:
+    fn = lambda x: ((x * 2).argmax(-1), (x * 2).argmin(0, keepdim=True), (x * 2).argmax())  # noqa: E731
+    for got, want in zip(avo_ops.compile(fn)(torch.tensor(3.0)), fn(torch.tensor(3.0)), strict=True):
+        assert got.dtype == want.dtype and torch.equal(got, want)
 
 
 def test_products_are_differentiated_twice_also_where_there_are_zeros() -> None:

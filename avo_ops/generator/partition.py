@@ -246,7 +246,7 @@ class _Partition:
             return "it makes a tensor"
         inputs = [a for a in tensors if a not in self.constants]
         if (
-            name == "_to_copy"
+            (name == "_to_copy" or reduction)
             and value.dtype == torch.float64
             and inputs
             and _value(inputs[0]).dtype != torch.float64
@@ -270,7 +270,7 @@ class _Partition:
         shape = _shape(source)
         if _value(source).dtype not in _FLOATS:
             return f"its argument is {_name(_value(source).dtype)}: kernels compute in floating point"
-        if sum(not _is_one(shape[d]) for d in _dims(node, len(shape))) != 1:
+        if not shape or sum(not _is_one(shape[d]) for d in _dims(node, len(shape))) != 1:
             return "it runs over several dims, or over one of size 1"
         return None if node.meta["numbered"] else "its rows have more columns than float32 can number"
 
@@ -526,12 +526,16 @@ def _split_full_reductions(captured: Captured) -> None:
         rest: tuple[Any, ...] = (part[0], list(dims), keep)
         if aten_name(node) == "prod":  # over one dim, or over all
             part, rest = (torch.ops.aten.prod.dim_int, wide[-1], True), (torch.ops.aten.prod.default,)
+        before, after = _value(source).dtype, _value(node).dtype
+        between = torch.promote_types(before, after)
+        widen: dict[str, Any] = {} if between == before else {"dtype": between}
+        narrow: dict[str, Any] = {} if after == between else {"dtype": after}
         with graph.inserting_before(node):
-            first = graph.call_function(part[0], (source, *part[1:]))
-            second = graph.call_function(rest[0], (first, *rest[1:]))
+            first = graph.call_function(part[0], (source, *part[1:]), widen)
+            second = graph.call_function(rest[0], (first, *rest[1:]), narrow)
         with _value(source).fake_mode:
-            first.meta = {**node.meta, "val": part[0](_value(source), *part[1:])}
-            second.meta = {**node.meta, "val": rest[0](first.meta["val"], *rest[1:])}
+            first.meta = {**node.meta, "val": part[0](_value(source), *part[1:], **widen)}
+            second.meta = {**node.meta, "val": rest[0](first.meta["val"], *rest[1:], **narrow)}
         node.replace_all_uses_with(second)
         graph.erase_node(node)
 

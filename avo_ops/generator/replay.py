@@ -236,8 +236,8 @@ def _product_of_others(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     is_zero = x == 0
     zeros = is_zero.to(x.dtype).sum(dims, keepdim=True)
     rest = torch.where(is_zero, 1.0, x)
-    alone = torch.where(is_zero & (zeros == 1), product(rest, dims), 0.0)
-    return torch.where(zeros == 0, product(x, dims) / rest, alone)
+    # Beside a zero the whole product is 0, or NaN if the row has an infinity or NaN.
+    return torch.where(is_zero & (zeros == 1), product(rest, dims), product(x, dims) / rest)
 
 
 def _place(value: Tensor, extreme: Tensor, like: Tensor) -> Tensor:

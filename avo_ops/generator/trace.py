@@ -367,6 +367,7 @@ def decompositions() -> dict[Any, Any]:
     own = {
         aten.var_mean.correction: _var_mean, aten.var.correction: _var, aten.gelu.default: _gelu,
         aten.digamma.default: _digamma, aten.polygamma.default: _polygamma, aten.erfinv.default: _erfinv,
+        aten.elu_backward.default: _elu_backward, aten.softplus_backward.default: _softplus_backward,
     }  # fmt: skip
     return {**core_aten_decompositions(), **get_decompositions(kept), **own}
 
@@ -419,6 +420,22 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     return x * torch.sigmoid(2.0 * math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x))
 
 
+# What is differentiated again: a branch that is not taken is given arguments for which it is finite, since 0 * inf is NaN.
+
+
+def _elu_backward(
+    grad: torch.Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: torch.Tensor
+) -> torch.Tensor:
+    """By x, or by elu(x) if ``is_result``."""
+    below = x.clamp(max=0.0)
+    negative = below + alpha * scale if is_result else torch.exp(below * input_scale) * (alpha * scale)
+    return grad * torch.where(x <= 0, input_scale * negative, scale)
+
+
+def _softplus_backward(grad: torch.Tensor, x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
+    return grad * torch.where(x * beta > threshold, 1.0, torch.sigmoid(x * beta))
+
+
 def _digamma(x: torch.Tensor) -> torch.Tensor:
     """As torch's: by reflection below zero, by recurrence up to 10, then the asymptotic series (Cephes, psi.c)."""
     w = torch.where(x < 0, 1 - x, x)
@@ -430,10 +447,11 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
     coefficients = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
     result = result + torch.log(w) - 0.5 / w - z * _polynomial(z, coefficients)
     # The cotangent of pi x, by what is exact of x beside the next whole number, or beside the next half one.
-    beside = x - torch.round(x)
+    below = torch.where(x < 0, x, -0.25)
+    beside = below - torch.round(below)
     by_tangent = beside.abs() > 0.25
     tangent = torch.tan(math.pi * torch.where(by_tangent, 0.5 - beside.abs(), beside.abs()))
-    cotangent = torch.where(by_tangent, tangent, 1 / tangent)
+    cotangent = torch.where(by_tangent, tangent, 1 / torch.where(by_tangent, 1.0, tangent))
     reflected = result - math.pi * torch.where(beside < 0, -cotangent, cotangent)
     reflected = torch.where(torch.trunc(x) == x, math.nan, reflected)
     at_zero = torch.where(1 / x < 0, math.inf, -math.inf)
@@ -453,7 +471,8 @@ def _polygamma(n: int, x: torch.Tensor) -> Any:
     z = 1 / (w * w)
     coefficients = (7 / 6, -691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6)
     result = result + (1 + 0.5 / w + z * _polynomial(z, coefficients)) / w
-    quotient = math.pi / torch.sin(math.pi * (x - torch.round(x)))
+    below = torch.where(is_reflected, x, -0.5)
+    quotient = math.pi / torch.sin(math.pi * (below - torch.round(below)))
     return torch.where(is_reflected, quotient * quotient - result, result)
 
 
@@ -471,7 +490,7 @@ def _erfinv(y: torch.Tensor) -> torch.Tensor:
         excess = torch.where(near, torch.erf(x) - size, (1 - size) - torch.special.erfc(x))
         x = x - excess / (2 / math.sqrt(math.pi) * torch.exp(-x * x))
     x = torch.where(y < 0, -x, torch.where(y == 0, y, x))
-    beyond = torch.where(size == 1, y * math.inf, math.nan)
+    beyond = torch.where(size == 1, torch.where(y < 0, -math.inf, math.inf), math.nan)
     return torch.where(size < 1, x, beyond)
 
 
