@@ -76,6 +76,7 @@ def test_every_operator_can_be_measured() -> None:
 @pytest.mark.parametrize("name", ["fused", "foreach"])
 def test_torch_beside_operators_over_lists(name: str) -> None:
     """They are called with the same arguments: their steps are right too."""
+    torch.manual_seed(0)
     found = {op: w for op, w in list_workloads(3, 16).items() if peers.has(name, w, "cpu")}
     assert {"adamw_", "adamw_amsgrad_", "sgd_", "sgd_momentum_"} <= {*found}
     for op, workload in found.items():

@@ -93,7 +93,7 @@ def test_a_race_of_processes_and_threads_compiles_once(tmp_path: Path) -> None:
 def test_a_damaged_entry_is_made_again(tmp_path: Path) -> None:
     run(tmp_path, REPORT)
     before = {entry.suffix: entry for entry in cache.entries(tmp_path)}
-    assert before.keys() == {".so", ".graph", ".version"}
+    assert before.keys() == {".so", ".graph", ".key", ".version"}
     for entry in before.values():
         entry.write_bytes(entry.read_bytes()[:-1] + b"?")
     assert run(tmp_path, REPORT) == "1 1\n"
