@@ -429,6 +429,11 @@ _WHOLE = re.compile(r"\d+")
 _CONSTANT = re.compile(r"-?(\d.*|inf)|nan")
 
 
+def as_read(expression: Json) -> Json:
+    """An expression as a file gives it back: with its leaves where they are first used."""
+    return _expression_of(**_expression_to(**expression))
+
+
 def _expression_to(nodes: Sequence[Sequence[Any]], results: Mapping[str, int]) -> Json:
     """Nodes as lines, leaves in the place where they are used."""
     whole = set(results.values())  # have a line in any case

@@ -304,7 +304,7 @@ def test_autocast_where_torch_computes_in_float32(monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         for _, ours in AUTOCAST_MODULES:
             widened = type(ours).__name__ not in ("GELU", "SiLU", "LogSigmoid")
-            if isinstance(ours, avo.RMSNorm):  # of which no torch before 2.12 thinks
+            if isinstance(ours, avo.RMSNorm):  # which torch 2.11 leaves as it is
                 widened = "rms_norm" in functional.AUTOCAST
             y = ours(x)
             assert y.dtype == (torch.float32 if widened else torch.bfloat16)

@@ -18,16 +18,15 @@ from benchmarks.accuracy import COMPARED, DTYPES, RANGES, calls, errors, measure
 @pytest.mark.parametrize("name", [r.name for r in COMPARED])
 def test_no_worse_than_eager(name: str, range_name: str, device: str) -> None:
     record = RECORDS[name]
-    for called, call in calls(record, 16, 1024):
+    # One element in which nearly everything cancels can be most of a mean: a GPU has time for many of them.
+    for called, call in calls(record, 16 if device == "cpu" else 1024, 1024):
         for dtype in DTYPES:
             for line in measure(record, called, call, dtype, range_name, device):
                 slack = 2.0 if dtype == torch.float32 else 0.2
                 assert line.avo.wrong <= line.eager.wrong, line
                 if not line.eager.wrong:
                     assert line.avo.max <= 4 * line.eager.max + slack, line
-                    # One element in which all but everything cancels can be most of a mean.
-                    chance = 2 * line.eager.max / (16 * 1024)
-                    assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack + chance, line
+                    assert line.avo.mean <= 1.5 * line.eager.mean + 0.3 * slack, line
 
 
 def same(got: torch.Tensor, want: torch.Tensor, units: float = 4.0) -> None:

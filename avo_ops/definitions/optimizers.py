@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from .lists import ListDef, ListReduction, OverLists
@@ -18,17 +21,31 @@ def _gradient(grad: Tensor, maximize: Tensor, grad_scale: Tensor, clip: Tensor) 
     return grad * factor
 
 
+def _averages(
+    g: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, beta1: Tensor, beta2: Tensor
+) -> tuple[Tensor, Tensor]:
+    mean = exp_avg * beta1 + g * (1 - beta1)
+    square = exp_avg_sq * beta2 + (g * g) * (1 - beta2)
+    return mean, square
+
+
+def _adamw_step(
+    param: Tensor, mean: Tensor, square: Tensor, step: Tensor, lr: Tensor, beta1: Tensor, beta2: Tensor,
+    weight_decay: Tensor, eps: Tensor,
+) -> Tensor:  # fmt: skip
+    step_size = lr / (1 - beta1**step)
+    correction = 1 / torch.sqrt(1 - beta2**step)
+    denominator = torch.sqrt(square) * correction + eps
+    return param * (1 - lr * weight_decay) - mean / denominator * step_size
+
+
 def adamw(
     param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, step: Tensor, lr: Tensor, beta1: Tensor,
     beta2: Tensor, weight_decay: Tensor, eps: Tensor, maximize: Tensor, grad_scale: Tensor, clip: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     g = _gradient(grad, maximize, grad_scale, clip)
-    mean = exp_avg * beta1 + g * (1 - beta1)
-    square = exp_avg_sq * beta2 + (g * g) * (1 - beta2)
-    step_size = lr / (1 - beta1**step)
-    correction = 1 / torch.sqrt(1 - beta2**step)
-    denominator = torch.sqrt(square) * correction + eps
-    return param * (1 - lr * weight_decay) - mean / denominator * step_size, mean, square
+    mean, square = _averages(g, exp_avg, exp_avg_sq, beta1, beta2)
+    return _adamw_step(param, mean, square, step, lr, beta1, beta2, weight_decay, eps), mean, square
 
 
 def adamw_amsgrad(
@@ -36,13 +53,9 @@ def adamw_amsgrad(
     beta1: Tensor, beta2: Tensor, weight_decay: Tensor, eps: Tensor, maximize: Tensor, grad_scale: Tensor, clip: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     g = _gradient(grad, maximize, grad_scale, clip)
-    mean = exp_avg * beta1 + g * (1 - beta1)
-    square = exp_avg_sq * beta2 + (g * g) * (1 - beta2)
+    mean, square = _averages(g, exp_avg, exp_avg_sq, beta1, beta2)
     largest = torch.maximum(max_exp_avg_sq, square)
-    step_size = lr / (1 - beta1**step)
-    correction = 1 / torch.sqrt(1 - beta2**step)
-    denominator = torch.sqrt(largest) * correction + eps
-    return param * (1 - lr * weight_decay) - mean / denominator * step_size, mean, square, largest
+    return _adamw_step(param, mean, largest, step, lr, beta1, beta2, weight_decay, eps), mean, square, largest
 
 
 def lion(
@@ -80,60 +93,45 @@ def sgd_momentum(
 _SHAPES = ((33,), (4, 5), (1,), (2, 3, 7))
 _STEPS = ((), (), (), ())
 
-ADAMW = ListDef(
-    name="adamw_",
-    schema="(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor[] state_steps, *, "
-    f"float lr, float beta1, float beta2, float weight_decay, float eps, {_OF_GRADIENTS}) -> ()",
+
+def _adamw(name: str, moments: Sequence[str], **fields: Any) -> ListDef:
+    """AdamW, or a form of it, with these running values of each parameter."""
+    written = ", ".join(f"Tensor({alias}!)[] {m}s" for alias, m in zip("bcd", moments, strict=False))
+    return ListDef(
+        name=name,
+        schema=f"(Tensor(a!)[] params, Tensor[] grads, {written}, Tensor[] state_steps, *, "
+        f"float lr, float beta1, float beta2, float weight_decay, float eps, {_OF_GRADIENTS}) -> ()",
+        elements={"params": "param", "grads": "grad", **{f"{m}s": m for m in moments}, "state_steps": "step"},
+        numbers=("state_steps",),
+        absent={"grad_scale": 1.0, "clip": 1.0},
+        unless="found_inf",
+        tensors=("lr",),
+        samples=(
+            Sample(
+                (_SHAPES, _SHAPES, *[_SHAPES] * len(moments), _STEPS),
+                {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.1, "eps": 1e-8},
+            ),
+        ),
+        **fields,
+    )
+
+
+ADAMW = _adamw(
+    "adamw_",
+    ("exp_avg", "exp_avg_sq"),
     definition=adamw,
-    elements={
-        "params": "param",
-        "grads": "grad",
-        "exp_avgs": "exp_avg",
-        "exp_avg_sqs": "exp_avg_sq",
-        "state_steps": "step",
-    },
     formula=_GIVEN + "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; "
     "p = p (1 - lr weight_decay) - lr / (1 - beta1^step) m / (sqrt(v / (1 - beta2^step)) + eps)",
     source="Loshchilov and Hutter, Decoupled Weight Decay Regularization, arXiv:1711.05101",
-    numbers=("state_steps",),
-    absent={"grad_scale": 1.0, "clip": 1.0},
-    unless="found_inf",
-    tensors=("lr",),
-    samples=(
-        Sample(
-            (_SHAPES, _SHAPES, _SHAPES, _SHAPES, _STEPS),
-            {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.1, "eps": 1e-8},
-        ),
-    ),
 )
 
-ADAMW_AMSGRAD = ListDef(
-    name="adamw_amsgrad_",
-    schema="(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
-    "Tensor(d!)[] max_exp_avg_sqs, Tensor[] state_steps, *, "
-    f"float lr, float beta1, float beta2, float weight_decay, float eps, {_OF_GRADIENTS}) -> ()",
+ADAMW_AMSGRAD = _adamw(
+    "adamw_amsgrad_",
+    ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
     definition=adamw_amsgrad,
-    elements={
-        "params": "param",
-        "grads": "grad",
-        "exp_avgs": "exp_avg",
-        "exp_avg_sqs": "exp_avg_sq",
-        "max_exp_avg_sqs": "max_exp_avg_sq",
-        "state_steps": "step",
-    },
     formula=_GIVEN + "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; u = max(u, v); "
     "p = p (1 - lr weight_decay) - lr / (1 - beta1^step) m / (sqrt(u / (1 - beta2^step)) + eps)",
     source="Reddi, Kale and Kumar, On the Convergence of Adam and Beyond, ICLR 2018; as torch.optim.AdamW(amsgrad=True)",
-    numbers=("state_steps",),
-    absent={"grad_scale": 1.0, "clip": 1.0},
-    unless="found_inf",
-    tensors=("lr",),
-    samples=(
-        Sample(
-            (_SHAPES, _SHAPES, _SHAPES, _SHAPES, _SHAPES, _STEPS),
-            {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.1, "eps": 1e-8},
-        ),
-    ),
 )
 
 LION = ListDef(

@@ -255,7 +255,8 @@ def expression_json(graph: Graph) -> Json:
             attr = repr(attr)  # JSON has no such numbers
         row = [node.op, [number[a.index] for a in node.args], attr]
         rows.append(row[:2] if attr is None else row)
-    return {"nodes": rows, "results": {name: number[v.index] for name, v in graph.results.items()}}
+    results = {name: number[v.index] for name, v in graph.results.items()}
+    return plan_file.as_read({"nodes": rows, "results": results})
 
 
 def _family_json(f: Family) -> Json:

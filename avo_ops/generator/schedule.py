@@ -96,7 +96,8 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
 
     As many blocks as the registers hold, about: bias_gelu in bf16 on an H200, 8192x4096 (a copy: 34.7 us): 38.0 us with 8
     persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent. Below two tiles of 1024 columns half as
-    many waste less: 8192x1536 15.0 us with 32 threads of two vectors, 17.9 with 128 of one; 8192x768 8.7 and 12.8.
+    many waste less: 8192x1536 15.0 us with 32 threads of two vectors in four persistent blocks, 19.3 with 128 of one; 8192x768 8.7
+    in eight blocks, persistent or not, and 12.6.
     """
     vector = 16 // item
     registers = 20 + 4 * ((2 if features.column_loads else 1) * features.row_loads + features.column_loads)
@@ -156,10 +157,14 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         # A row held packed takes four registers a vector, and about 28 more go to addresses and values in flight.
         registers = 28 + 4 * p * features.row_loads
         if features.held < features.row_loads:
-            # More while one is made of the other. A spill costs more than a block less: add_rms_norm, 8192x8192, 133 and 153 us.
-            # Nor does it pay to be persistent: add_layer_norm, 32768x1024, 68 us in blocks of two rows, 75 persistent.
-            block, blocks = 64 if t <= 64 else block, 0
-            registers += 20 if t <= 64 else 12 if p > 4 else 0
+            # Nor does it pay to be persistent, nor to bound the registers: add_layer_norm, 32768x1024, 68.2 us in blocks of 64
+            # threads, 74.6 persistent; 8192x2048 35.9 and 37.5. And more are needed while one is made of the other: where eight
+            # vectors spilled, add_rms_norm of 8192x8192 went from 133 to 153 us.
+            if t <= 64:
+                tiles.append(Tile(t, p, 64, 5, t * p * vector))
+                continue
+            blocks = 0
+            registers += 12 if p > 4 else 0
         one_pass = max(1, min(1024 // block, 65536 // (block * registers)))
         tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
     return tuple(tiles)
@@ -168,8 +173,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
 def spread(tile: Tile) -> Tile | None:
     """A thread for each vector of a tile, for calls of so few rows that all of them are under way at once.
 
-    Nothing hides how long one thread takes there: layer_norm of one row of 4096 in bf16, on an H200, took 3.5 us with four vectors
-    a thread, of which a copy takes 1.2. Column operands are loaded before the row, not after its reductions.
+    Nothing hides how long one thread takes there: layer_norm of one row of 4096 in bf16, on an H200, takes 3.5 us with four
+    vectors a thread and 2.4 with one (a copy: 1.2). Column operands are loaded before the row, not after its reductions.
     """
     threads = tile.threads * tile.vectors
     if tile.vectors < 3 or tile.threads < 32 or threads > 1024:
@@ -218,9 +223,7 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     ]
     if item == 8:
         shapes = [(32, 1, 256, 3)]
-    elif (
-        features.most_loads > 2
-    ):  # three rows and the next three: add_layer_norm's backward, 8192x12288, 437 us
+    elif features.most_loads > 2:  # the widest would spill: three rows, and the next three
         shapes.pop()
     if item >= 4:  # half as many values in a vector: four fit
         shapes.append((512, 4, 512, 1))

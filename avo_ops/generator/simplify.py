@@ -214,7 +214,7 @@ def joined(graph: Graph) -> list[Node]:
         own = {n.index for n in below if n.op == "load" and n.span == Span.BOTH}
         if len(own) + sum(n.op == "uniform" for n in below) < 2:
             continue
-        if any(n.op in ("load", "sum", "amax", "amin") and n.span == Span.COLS for n in below):
+        if any((n.op == "load" or n.is_reduction) and n.span == Span.COLS for n in below):
             continue
         seen: set[int] = {node.index}
         todo = [v for name, v in graph.results.items() if name != node.attr]
