@@ -230,3 +230,19 @@ def test_a_call_of_few_rows_and_one_of_many_need_one_kernel(worker: Any) -> None
         few, many = f(torch.ones(2, 1024), w), f(torch.ones(99, 1024), w)
         assert torch.equal(few, many[:2])
         assert len(set(ran()) - set(before)) == 1
+
+
+def test_a_process_makes_no_more_than_it_may(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_widths, "has_family_of", lambda symbol: True)
+    for n in range(hot_widths._MOST + 3):
+        worker.ask("one", 8 * n, 0)
+    assert worker.jobs.qsize() == hot_widths._MOST
+
+
+def test_a_forked_child_begins_anew_with_what_was_made(worker: Any) -> None:
+    worker.made.append("one__n8")
+    with worker.mutex:  # as a thread that the child does not have may hold it
+        hot_widths._in_child()
+        assert hot_widths._worker is not worker
+        assert not hot_widths._worker.mutex.locked()
+    assert hot_widths.made_for(["one"]) == ("one__n8",)

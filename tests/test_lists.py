@@ -22,6 +22,7 @@ from avo_ops.definitions import LISTS, ListDef, ListReduction, OverLists
 from avo_ops.generator import build, lists, nvrtc
 from avo_ops.generator.plan import pointwise_graph
 from avo_ops.generator.trace import TraceError
+from avo_ops.registry import explain_lists
 
 Tensor = torch.Tensor
 avo = torch.ops.avo
@@ -520,3 +521,14 @@ def test_memory_by_the_sanitizers() -> None:
     program = [sys.executable, "-c", SANITIZED]
     result = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert (result.stdout, result.returncode) == ("clean\n", 0), result.stderr
+
+
+def test_the_constants_of_explained_calls_are_those_of_launches() -> None:
+    header = (build.CSRC / "common" / "list.h").read_text()
+    for name, value in (
+        ("kListBytes", explain_lists._BYTES),
+        ("kListBlock", explain_lists.BLOCK),
+        ("kListChunk", explain_lists._CHUNK),
+        ("kListCodes", explain_lists._CODES),
+    ):
+        assert f" {name} = {value};" in header
