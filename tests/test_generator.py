@@ -46,6 +46,7 @@ from avo_ops.generator.product import Family, translation_unit
 from avo_ops.generator.schedule import DTYPES, ITEM_SIZE, Features
 from avo_ops.generator.simplify import (
     contract,
+    joined,
     keep_means_in_range,
     local_rules,
     phase_of,
@@ -1517,6 +1518,40 @@ def variants() -> Iterator[tuple[Family, str, dict[str, Any]]]:
         for dtypes, rows in family.variants.items():
             for variant in rows:
                 yield family, dtypes, variant
+
+
+@pytest.mark.parametrize(
+    ("what", "is_joined"),
+    [
+        ("sum", True),
+        ("random", True),
+        ("one operand", False),
+        ("column operand", False),
+        ("used apart", False),
+        ("no result", False),
+        ("after a reduction", False),
+    ],
+)
+def test_what_several_operands_become_is_kept_in_their_place(what: str, is_joined: bool) -> None:
+    b = Builder()
+    x, other = b.load("x", Span.BOTH), b.load("r", Span.BOTH)
+    if what == "random":
+        other = b.make("uniform", b.load("seed", Span.ROWS), b.column())
+    elif what == "one operand":
+        other = b.const(2.0)
+    elif what == "column operand":
+        other = b.make("mul", other, b.load("w", Span.COLS))
+    elif what == "after a reduction":
+        other = b.make("mul", other, b.make("sum", x, attr=Span.COLS))
+    total = b.make("add", x, other)
+    rounded = b.make("round_result", total, attr="total")
+    y = b.make("sub", rounded, b.make("sum", rounded, attr=Span.COLS))
+    if what == "used apart":
+        y = b.make("mul", y, x)
+    graph = Graph({"y": y} if what == "no result" else {"y": y, "total": total})
+    assert joined(graph) == ([rounded] if is_joined else [])
+    features = Features.of(graph)
+    assert features.held == (1 if is_joined else features.row_loads)
 
 
 def test_ladders_ascend() -> None:
