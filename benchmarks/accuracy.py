@@ -84,11 +84,13 @@ RANGES: dict[str, Make] = {
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one tensor: the largest and the mean error in ulp, and how many elements are wrongly finite or not."""
+    """Of one tensor: the largest and the mean error in ulp, how many elements are wrongly finite or not, and the mean
+    without the largest error, which one element in which nearly everything cancels does not rule."""
 
     max: float
     mean: float
     wrong: int
+    rest: float
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,10 @@ def errors(
         square = torch.where(usual, want, 0.0).square().mean(dims, keepdim=True).sqrt()
         size = torch.maximum(size, square)
     off = torch.where(usual, (got.double() - want).abs() / ulp(size.nan_to_num(1.0), dtype), 0.0)
-    count = max(int(usual.sum()), 1)
-    return Errors(float(off.max()) if off.numel() else 0.0, float(off.sum()) / count, int((~same).sum()))
+    count, total = max(int(usual.sum()), 1), float(off.sum())
+    largest = float(off.max()) if off.numel() else 0.0
+    rest = (total - largest) / max(count - 1, 1)
+    return Errors(largest, total / count, int((~same).sum()), rest)
 
 
 def calls(record: OpDef, m: int, n: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -184,8 +184,10 @@ def test_run_on_a_gpu(tmp_path: Path) -> None:
     options = ["--shapes", "2048x1024", "--implementations", "avo,eager", "--out", str(out)]
     assert run.main(["--device", "cuda", *options]) == 0
     rows = lines(out)
-    cells = sum(4 if w.has_backward else 2 for w in workloads(2, 8).values()) + len(list_workloads(2, 8))
-    assert len(rows) == cells and not any("failed" in r for r in rows)
+    known = workloads(2, 8).values()
+    directions = {w.name: 3 if w.kind == "loss" else 1 + w.has_backward for w in known}
+    cells = sum(directions[w.name] * (1 + (w.twin is not None)) for w in known)
+    assert len(rows) == cells + len(list_workloads(2, 8)) and not any("failed" in r for r in rows)
     for r in rows:
         assert r["method"] == "graph" and r["cpu_us"] > 0 and r["peak_bytes"] > 0
         assert 0.01 < r["of_copy"] < 1.5 and r["bytes"] / r["copy_us"] < 10e6
