@@ -99,8 +99,10 @@ def space(kind: str, n: int, vector: int, loads: int, columns: int, sums: int) -
         for threads, block, vectors in itertools.product((16, 32, 64), (128, 256, 512), (1, 2)):
             yield from (Tile(threads, vectors, block, b, 0, b) for b in _resident(block, 512))
     elif kind == "loop":
-        for block in (256, 512, 1024):
-            yield from (Tile(block, 1, block, b, 0) for b in _resident(block, 1024))
+        for block, vectors in itertools.product((256, 512, 1024), (1, 2, 4, 8)):
+            for b in _resident(block, 1024):
+                if 4 * vectors * loads + 24 <= 65536 // (block * b):
+                    yield Tile(block, vectors, block, b, 0)
 
 
 def _registers(tile: Tile, vector: int, loads: int, columns: int, sums: int) -> int:

@@ -38,7 +38,8 @@ def cross_entropy_rows(
     largest = x.amax(-1, keepdim=True).detach()
     centred = x - largest
     log_sum = torch.log(torch.exp(centred).sum(-1, keepdim=True))
-    loss = log_sum - torch.where(_is_target(x, target), centred, 0.0).sum(-1, keepdim=True)
+    of_target = torch.where(_is_target(x, target), x, 0.0).sum(-1, keepdim=True) - largest
+    loss = log_sum - of_target
     loss = loss * _target_weight(x, target, weight)
     if smooth == "yes":
         weighted = centred if weight is None else centred * weight

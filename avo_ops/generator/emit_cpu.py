@@ -12,7 +12,7 @@ from .ir import LEAVES, PRIMITIVES, Node, Span
 from .plan import Case
 from .product import CpuKernel
 from .render import Body, Names, formula_comment, identifier, row_level, summand
-from .simplify import phase_of
+from .simplify import merged_phases
 from .trace import TraceError
 
 # Columns that a pointwise kernel treats at a time: AVO_POINTWISE_BLOCK of csrc/cpu/abi.h. Of 2048, the float rows of a
@@ -66,7 +66,7 @@ class _Kernel:
     def __init__(self, record: OpDef, case: Case) -> None:
         self.record, self.case = record, case
         self.nodes = case.graph.nodes()
-        self.phase = phase_of(self.nodes)
+        self.phase = merged_phases(self.case.graph)
         self.last = max(self.phase.values(), default=0)
         # Whether columns that lie together share a value of each column operand, and of each sum.
         self.by_runs = record.columns.rule == "groups"

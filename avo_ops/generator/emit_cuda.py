@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from .plan import Argument, Case, Op, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
-from .simplify import joined, phase_of
+from .simplify import joined, merged_phases, online_phases, online_sums
 from .trace import TraceError
 
 Json = dict[str, Any]
@@ -453,7 +453,8 @@ class _RowKernel:
     def __init__(self, record: OpDef, name: str, graph: Graph, kind: str) -> None:
         self.record, self.name, self.graph, self.kind = record, name, graph, kind
         self.nodes = graph.nodes()
-        self.phase = phase_of(self.nodes)
+        self.online = online_sums(self.nodes) if kind == "loop" else {}
+        self.phase = online_phases(self.nodes, self.online) if kind == "loop" else merged_phases(graph)
         self.last = max(self.phase.values(), default=0)
         loads = [n for n in self.nodes if n.op == "load"]
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
@@ -829,17 +830,21 @@ class _RowKernel:
         """Loads of the column operands that this pass reads, unless they stay in registers."""
         out = []
         for n in self.column_loads:
-            if self.by_runs and self._reads(k, n) and not self._held(n):
+            if not self._reads(k, n) or self._held(n):
+                continue
+            if self.looped:
+                run = ("load_runs", f"{n.attr}_ptr + first_run, run") if self.by_runs else None
+                load, operand = run or ("load_columns", f"{n.attr}_ptr")
+                out += [
+                    f"{indent}Vec<W, V> {n.attr}_vec[P];",
+                    f"{indent}tile.{load}({n.attr}_vec, {operand});",
+                ]
+            elif self.by_runs:
                 out += [
                     f"{indent}Vec<W, V> {n.attr}_vec[1];",
-                    f"{indent}tile.load_runs({n.attr}_vec[0], {'0' if self.looped else 'p'}, {n.attr}_ptr + first_run, run);",
+                    f"{indent}tile.load_runs({n.attr}_vec[0], p, {n.attr}_ptr + first_run, run);",
                 ]
-            elif self._reads(k, n) and self.looped:
-                out += [
-                    f"{indent}Vec<W, V> {n.attr}_vec[1];",
-                    f"{indent}tile.load_columns({n.attr}_vec, {n.attr}_ptr);",
-                ]
-            elif self._reads(k, n) and not self._held(n):
+            else:
                 assert by_vector, "an operand of a reduction is held"
                 out.append(
                     f"{indent}if constexpr (!kAhead) tile.load_columns({n.attr}_vec[0], p, {n.attr}_ptr);"
@@ -874,19 +879,20 @@ class _RowKernel:
 
     def _pass(self, k: int, indent: str, loop: Sequence[str], *, by_vector: bool) -> list[str]:
         """One pass over the columns. ``loop`` treats one vector p of the tile, or (not ``by_vector``) the whole tile."""
-        out = []
+        out, inside = [], self._columns_of_pass(k, indent + "  ", by_vector)
         if self.looped:
-            out.append(f"{indent}for (int64_t column = 0; column < N; column += T * V) {{")
+            out.append(f"{indent}for (int64_t column = 0; column < N; column += T * P * V) {{")
             out.append(f"{indent}  const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);")
-            if by_vector:
-                out.append(f"{indent}  constexpr int p = 0;")
             out += self._load_rows(indent, [n for n in self.row_loads if self._reads(k, n)])
+            out += inside
+            if by_vector:
+                loop = [line if line.startswith("#") else f"  {line}" for line in loop]
+                loop = ["#pragma unroll", "for (int p = 0; p < P; ++p) {", *loop, "}"]
         elif by_vector:
-            out += ["#pragma unroll", f"{indent}for (int p = 0; p < P; ++p) {{"]
-        inside = self._columns_of_pass(k, indent + "  ", by_vector)
-        if not self.looped and not by_vector:
+            out += ["#pragma unroll", f"{indent}for (int p = 0; p < P; ++p) {{", *inside]
+        else:
             return [*(line.removeprefix("  ") for line in inside), *(f"{indent}{line}" for line in loop)]
-        out += [*inside, *(line if line.startswith("#") else f"{indent}  {line}" for line in loop)]
+        out += [line if line.startswith("#") else f"{indent}  {line}" for line in loop]
         out.append(f"{indent}}}")
         return out
 
@@ -897,28 +903,46 @@ class _RowKernel:
             "sum": "RowSum<C, V> {0};", "prod": "C {0} = C(1);", "amax": "C {0} = lowest<C>();",
             "amin": "C {0} = highest<C>();",
         }  # fmt: skip
+        name = {n.index: self.names.of(n) for n in nodes}
+        spelled = {n.index: f"{name[n.index]}.total" if n.op == "sum" else name[n.index] for n in nodes}
+        out = [f"    {start[n.op].format(name[n.index])}" for n in nodes]
+        online: dict[Node, list[Node]] = {}  # by the maximum
+        for n in nodes:
+            if n.index in self.online:
+                online.setdefault(self.online[n.index], []).append(n)
+        before, here = ({m: self.names.free(f"{name[m.index]}_{w}") for m in online} for w in ("before", "here"))
+        loop = [f"const C {before[m]} = {name[m.index]};" for m in online]
+        loop += self._each([n for n in nodes if n.index not in self.online], name, known)
+        for m, sums in online.items():
+            loop.append(f"const C {here[m]} = {name[m.index]} == lowest<C>() ? C(0) : {name[m.index]};")
+            loop += [f"{spelled[n.index]} *= m_exp<A>({before[m]} - {here[m]});" for n in sums]
+            loop += self._each(sums, name, {**known, m.index: here[m]})
+        out += self._pass(k, "    ", loop, by_vector=False)
+        out += [f"    const C {here[m]} = {name[m.index]};" for m in online]
+        for op, functor in (("amax", "Max"), ("amin", "Min"), ("sum", "Sum"), ("prod", "Product")):
+            group = [spelled[n.index] for n in nodes if n.op == op]
+            if group:
+                out.append(f"    row_reduce<{functor}, T, kBlock>(scratch, turn, {', '.join(group)});")
+            for m, sums in online.items() if op == "amax" else ():
+                out += [f"    {spelled[n.index]} *= m_exp<A>({here[m]} - {name[m.index]});" for n in sums]
+        known.update(spelled)
+        return out
+
+    def _each(self, nodes: Sequence[Node], name: Mapping[int, str], known: dict[int, str]) -> list[str]:
+        """What some reductions of one phase take of each element of the tile."""
         step = {
             "sum": "{0}.{1}({2}, j, whole);", "prod": "{0} *= {2};",
             "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});"
         }  # fmt: skip
-        names = [self.names.of(n) for n in nodes]
-        out = [f"    {start[n.op].format(name)}" for name, n in zip(names, nodes, strict=True)]
         summands = [summand(n, known) for n in nodes]
-        lines, values = self._element_body(k, known).emit(itertools.chain(*summands))
+        lines, values = self._element_body(self.phase[nodes[0].index], known).emit(itertools.chain(*summands))
         inner, value = [*lines], iter(values)
-        for n, name, parts in zip(nodes, names, summands, strict=True):
+        for n, parts in zip(nodes, summands, strict=True):
             add = "add" if len(parts) == 1 else "add_product"
-            inner.append(step[n.op].format(name, add, ", ".join(itertools.islice(value, len(parts)))))
+            of = ", ".join(itertools.islice(value, len(parts)))
+            inner.append(step[n.op].format(name[n.index], add, of))
         whole = ", bool whole" if any(n.op == "sum" for n in nodes) else ", bool"
-        loop = [f"tile.each([&](int p, int j{whole}) {{", *(f"  {line}" for line in inner), "});"]
-        out += self._pass(k, "    ", loop, by_vector=False)
-        spelled = [f"{name}.total" if n.op == "sum" else name for n, name in zip(nodes, names, strict=True)]
-        for op, functor in (("sum", "Sum"), ("prod", "Product"), ("amax", "Max"), ("amin", "Min")):
-            group = [text for text, n in zip(spelled, nodes, strict=True) if n.op == op]
-            if group:
-                out.append(f"    row_reduce<{functor}, T, kBlock>(scratch, turn, {', '.join(group)});")
-        known.update({n.index: text for n, text in zip(nodes, spelled, strict=True)})
-        return out
+        return [f"tile.each([&](int p, int j{whole}) {{", *(f"  {line}" for line in inner), "});"]
 
     def _last_pass(self, known: dict[int, str], indent: str) -> list[str]:
         """Results of the row's size and the accumulation of the column sums."""

@@ -67,6 +67,10 @@ class Names:
         if not re.fullmatch(r"[A-Za-z]\w*", name) or identifier(name) != name:
             self.counter += 1
             name = f"t{self.counter}"
+        return self.free(name)
+
+    def free(self, name: str) -> str:
+        """The name, or one like it that nothing has."""
         while name in self.taken:
             name += "_"
         return self.reserve(name)

@@ -286,7 +286,7 @@ def column_tile() -> Tile:
 
 def loop_tile() -> Tile:
     """Rows wider than the registers: one block a row, which reads the row again in each phase (from L2, mostly)."""
-    return Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
+    return Tile(threads=512, vectors=2, block=512, min_blocks=2, max_n=0)
 
 
 def runs_ladder(item: int) -> tuple[Tile, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from .ir import PRIMITIVES, Builder, Graph, Node, Span, is_const, uses
@@ -187,15 +187,70 @@ _RULES: dict[str, Callable[[Builder, tuple[Node, ...]], Node | None]] = {
 }  # fmt: skip
 
 
-def phase_of(nodes: list[Node], known: frozenset[int] = frozenset()) -> dict[int, int]:
-    """How many row reductions must have ended before each node can be computed; ``known`` nodes are there already."""
-    phase: dict[int, int] = {}
+def phase_of(
+    nodes: list[Node], known: frozenset[int] = frozenset(), given: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """How many row reductions must have ended before each node can be computed; ``known`` nodes are there already.
+
+    ``given``: the phases of some reductions.
+    """
+    phase = dict(given or {})
     for node in nodes:
         before = max((phase[a.index] for a in node.args), default=0)
-        phase[node.index] = (
-            0 if node.index in known else before + (node.is_reduction and node.attr == Span.COLS)
-        )
+        own = 0 if node.index in known else before + (node.is_reduction and node.attr == Span.COLS)
+        phase.setdefault(node.index, own)
     return phase
+
+
+def online_phases(nodes: list[Node], online: Mapping[int, Node]) -> dict[int, int]:
+    """Phases where a sum that is ``online`` ends with the maximum that it is taken from."""
+    given: dict[int, int] = {}
+    for node in nodes:  # operands first
+        if node.index in online:
+            given[node.index] = phase_of(nodes, given=given)[online[node.index].index]
+    return phase_of(nodes, given=given)
+
+
+def merged_phases(graph: Graph) -> dict[int, int]:
+    """Phases where a reduction that can wait is made beside others of its kind, which costs no barrier of its own."""
+    nodes = graph.nodes()
+    phase = phase_of(nodes)
+    latest = dict.fromkeys(phase, max(phase.values(), default=0))
+    for node in reversed(nodes):
+        here = phase[node.index] - 1 if _of_row(node) else latest[node.index]
+        for a in node.args:
+            latest[a.index] = min(latest[a.index], here)
+    groups: dict[tuple[int, str], list[Node]] = {}
+    for node in filter(_of_row, nodes):
+        groups.setdefault((phase[node.index], node.op), []).append(node)
+    given = {}
+    for (own, op), group in groups.items():
+        shared = any(k == own and other != op for k, other in groups)
+        end = min(latest[n.index] for n in group)
+        later = [k for k, other in groups if other == op and own < k <= end]
+        if shared and later:
+            given |= {n.index: min(later) for n in group}
+    return phase_of(nodes, given=given)
+
+
+def _of_row(node: Node) -> bool:
+    return node.is_reduction and node.attr == Span.COLS
+
+
+def online_sums(nodes: list[Node]) -> dict[int, Node]:
+    """Row sums of exp(x - max(x)) by index, with the maximum: known so far, it and the sum take one pass over a row.
+
+    Milakov and Gimelshein, arXiv:1805.02867. The sum so far is multiplied by exp(m - m') when the maximum grows from m to m'.
+    """
+    found = {}
+    for node in nodes:
+        if node.op == "sum" and node.attr == Span.COLS and node.args[0].op == "exp":
+            (centred,) = node.args[0].args
+            if centred.op == "sub":
+                x, largest = centred.args
+                if largest.op == "amax" and largest.attr == Span.COLS and largest.args[0] is x:
+                    found[node.index] = largest
+    return found
 
 
 def joined(graph: Graph) -> list[Node]:

@@ -42,7 +42,7 @@ AVO_KERNEL void cross_entropy_rows_forward(AVO_PARAMETERS) {
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
           t3_block = part.sum(t3_block, exponential);
-          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), x, V(C(0.0))));
         });
         t3_lanes = t3_lanes + t3_block;
         t4_lanes = t4_lanes + t4_block;
@@ -51,7 +51,8 @@ AVO_KERNEL void cross_entropy_rows_forward(AVO_PARAMETERS) {
       const C t4 = hsum(t4_lanes);
       const C log_sum = m_log(t3);
       const C log_sum_exp = largest + log_sum;
-      const C loss = log_sum - t4;
+      const C of_target = t4 - largest;
+      const C loss = log_sum - of_target;
       const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
       const C loss__ = m_where(t2, loss_, quiet_nan<C>());
       const C t5 = m_where(t1, C(0.0), loss__);
@@ -101,7 +102,7 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(AVO_PARAMETERS) {
           const V exponential = m_exp(centred);
           t3_block = part.sum(t3_block, exponential);
           sum_centred_block = part.sum(sum_centred_block, centred);
-          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), x, V(C(0.0))));
         });
         t3_lanes = t3_lanes + t3_block;
         sum_centred_lanes = sum_centred_lanes + sum_centred_block;
@@ -113,7 +114,8 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(AVO_PARAMETERS) {
       const C log_sum = m_log(t3);
       const C log_sum_exp = largest + log_sum;
       const C others = m_fma(log_sum, C(N), -sum_centred);
-      const C loss = log_sum - t4;
+      const C of_target_ = t4 - largest;
+      const C loss = log_sum - of_target_;
       const C loss_ = m_fma(share, others, loss * of_target);
       const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
       const C loss___ = m_where(t2, loss__, quiet_nan<C>());
@@ -143,50 +145,49 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(AVO_PARAMETERS) {
       const auto t1 = m_eq(C(target), ignore_index);
       const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
       V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
-      V t3_lanes(C(0));
-      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t3_block[2] = {V(C(0)), V(C(0))};
-        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V x = part.load(x_row + c);
-          const V column = numbers_from<C>(c);
-          const V weight = part.load(weight_row + c);
-          largest_lanes[chain] = part.amax(largest_lanes[chain], x);
-          t3_block[chain] = part.sum(t3_block[chain], m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
-        });
-        t3_lanes = t3_lanes + (t3_block[0] + t3_block[1]);
-      }
+      sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        largest_lanes[chain] = part.amax(largest_lanes[chain], x);
+      });
       const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
-      const C t3 = hsum(t3_lanes);
+      V t3_lanes(C(0));
       V t4_lanes(C(0));
       V t5_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
+        V t3_block = V(C(0));
         V t4_block = V(C(0));
         V t5_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V column = numbers_from<C>(c);
+          const V weight = part.load(weight_row + c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          t4_block = part.sum(t4_block, exponential);
-          t5_block = part.sum(t5_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+          const auto t6 = m_eq(V(C(target)), column);
+          t3_block = part.sum(t3_block, exponential);
+          t4_block = part.sum(t4_block, m_where(t6, x, V(C(0.0))));
+          t5_block = part.sum(t5_block, m_where(t6, weight, V(C(0.0))));
         });
+        t3_lanes = t3_lanes + t3_block;
         t4_lanes = t4_lanes + t4_block;
         t5_lanes = t5_lanes + t5_block;
       }
+      const C t3 = hsum(t3_lanes);
       const C t4 = hsum(t4_lanes);
       const C t5 = hsum(t5_lanes);
-      const C log_sum = m_log(t4);
+      const C log_sum = m_log(t3);
       const C log_sum_exp = largest + log_sum;
-      const C loss = log_sum - t5;
-      const C loss_ = loss * t3;
+      const C of_target = t4 - largest;
+      const C loss = log_sum - of_target;
+      const C loss_ = loss * t5;
       const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
       const C loss___ = m_where(t2, loss__, quiet_nan<C>());
       const C t6 = m_where(t1, C(0.0), loss___);
       store_stat<C>(a, 3, row, t6);
       store_stat<C>(a, 4, row, largest);
-      store_stat<C>(a, 5, row, t4);
+      store_stat<C>(a, 5, row, t3);
       store_stat<C>(a, 6, row, log_sum_exp);
-      store_stat<C>(a, 7, row, t3);
+      store_stat<C>(a, 7, row, t5);
     }
   }
 }
@@ -210,31 +211,21 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS) {
       const C share = label_smoothing / C(N);
       const C t3 = C(1.0) - label_smoothing;
       V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
-      V sum_weight_lanes(C(0));
-      V t4_lanes(C(0));
-      for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V sum_weight_block[2] = {V(C(0)), V(C(0))};
-        V t4_block[2] = {V(C(0)), V(C(0))};
-        sweep_pairs<C>(c0, block_end(c0, N), [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
-          const V x = part.load(x_row + c);
-          const V weight = part.load(weight_row + c);
-          const V column = numbers_from<C>(c);
-          largest_lanes[chain] = part.amax(largest_lanes[chain], x);
-          sum_weight_block[chain] = part.sum(sum_weight_block[chain], weight);
-          t4_block[chain] = part.sum(t4_block[chain], m_where(m_eq(V(C(target)), column), weight, V(C(0.0))));
-        });
-        sum_weight_lanes = sum_weight_lanes + (sum_weight_block[0] + sum_weight_block[1]);
-        t4_lanes = t4_lanes + (t4_block[0] + t4_block[1]);
-      }
+      sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
+        const V x = part.load(x_row + c);
+        largest_lanes[chain] = part.amax(largest_lanes[chain], x);
+      });
       const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
-      const C sum_weight = hsum(sum_weight_lanes);
-      const C t4 = hsum(t4_lanes);
-      V t5_lanes(C(0));
+      V t4_lanes(C(0));
+      V sum_weight_lanes(C(0));
       V sum_weighted_lanes(C(0));
+      V t5_lanes(C(0));
       V t6_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t5_block = V(C(0));
+        V t4_block = V(C(0));
+        V sum_weight_block = V(C(0));
         V sum_weighted_block = V(C(0));
+        V t5_block = V(C(0));
         V t6_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
@@ -242,31 +233,39 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS) {
           const V column = numbers_from<C>(c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          t5_block = part.sum(t5_block, exponential);
+          const auto t7 = m_eq(V(C(target)), column);
+          t4_block = part.sum(t4_block, exponential);
+          sum_weight_block = part.sum(sum_weight_block, weight);
           sum_weighted_block = part.sum(sum_weighted_block, weight, centred);
-          t6_block = part.sum(t6_block, m_where(m_eq(V(C(target)), column), centred, V(C(0.0))));
+          t5_block = part.sum(t5_block, m_where(t7, x, V(C(0.0))));
+          t6_block = part.sum(t6_block, m_where(t7, weight, V(C(0.0))));
         });
-        t5_lanes = t5_lanes + t5_block;
+        t4_lanes = t4_lanes + t4_block;
+        sum_weight_lanes = sum_weight_lanes + sum_weight_block;
         sum_weighted_lanes = sum_weighted_lanes + sum_weighted_block;
+        t5_lanes = t5_lanes + t5_block;
         t6_lanes = t6_lanes + t6_block;
       }
-      const C t5 = hsum(t5_lanes);
+      const C t4 = hsum(t4_lanes);
+      const C sum_weight = hsum(sum_weight_lanes);
       const C sum_weighted = hsum(sum_weighted_lanes);
+      const C t5 = hsum(t5_lanes);
       const C t6 = hsum(t6_lanes);
-      const C log_sum = m_log(t5);
+      const C log_sum = m_log(t4);
       const C log_sum_exp = largest + log_sum;
       const C others = m_fma(log_sum, sum_weight, -sum_weighted);
-      const C loss = log_sum - t6;
-      const C loss_ = loss * t4;
+      const C of_target = t5 - largest;
+      const C loss = log_sum - of_target;
+      const C loss_ = loss * t6;
       const C loss__ = m_fma(share, others, loss_ * t3);
       const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
       const C loss____ = m_where(t2, loss___, quiet_nan<C>());
       const C t7 = m_where(t1, C(0.0), loss____);
       store_stat<C>(a, 3, row, t7);
       store_stat<C>(a, 4, row, largest);
-      store_stat<C>(a, 5, row, t5);
+      store_stat<C>(a, 5, row, t4);
       store_stat<C>(a, 6, row, log_sum_exp);
-      store_stat<C>(a, 7, row, t4);
+      store_stat<C>(a, 7, row, t6);
     }
   }
 }

@@ -28,7 +28,7 @@ AVO_INLINE void add_layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const C residue = live ? residue_ptr[row] : C(0);
     RowSum<C, V> sum_grad_y;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
@@ -49,9 +49,8 @@ AVO_INLINE void add_layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad_y.total, t1.total);
     const C t2 = -(sum_grad_y.total * rstd) / C(N);
     const C t3 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
@@ -67,13 +66,16 @@ AVO_INLINE void add_layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = residual_out_vec[p][j] - mean;
-        grad_x_out[j] = t2 + (grad_residual_out_vec[p][j] + m_fma(t3, rstd * centred, grad_y_vec[p][j] * rstd));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = residual_out_vec[p][j] - mean;
+          grad_x_out[j] = t2 + (grad_residual_out_vec[p][j] + m_fma(t3, rstd * centred, grad_y_vec[p][j] * rstd));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

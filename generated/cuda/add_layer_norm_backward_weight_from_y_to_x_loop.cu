@@ -27,7 +27,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(AVO_PARAMETERS(X
     const C residue = live ? residue_ptr[row] : C(0);
     RowSum<C, V> t1;
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
@@ -39,7 +39,7 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(AVO_PARAMETERS(X
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C centred = residual_out_vec[p][j] - mean;
@@ -51,9 +51,8 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(AVO_PARAMETERS(X
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
     const C t3 = -(t1.total * rstd) / C(N);
     const C t4 = rstd * (-t2.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
@@ -64,15 +63,18 @@ AVO_INLINE void add_layer_norm_backward_weight_from_y_to_x_loop(AVO_PARAMETERS(X
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = residual_out_vec[p][j] - mean;
-        grad_x_out[j] = t3 + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = residual_out_vec[p][j] - mean;
+          grad_x_out[j] = t3 + m_fma(t4, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

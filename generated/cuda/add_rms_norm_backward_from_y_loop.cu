@@ -23,7 +23,7 @@ AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> residual_out_vec[P];
       if (live)
@@ -41,9 +41,8 @@ AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> residual_out_vec[P];
       if (live)
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
@@ -54,12 +53,15 @@ AVO_INLINE void add_rms_norm_backward_from_y_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
       else
         clear(grad_y_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(rstd * residual_out_vec[p][j], t2, grad_y_vec[p][j] * rstd);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = m_fma(rstd * residual_out_vec[p][j], t2, grad_y_vec[p][j] * rstd);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

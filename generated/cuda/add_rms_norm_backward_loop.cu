@@ -24,7 +24,7 @@ AVO_INLINE void add_rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> residual_out_vec[P];
       if (live)
@@ -42,9 +42,8 @@ AVO_INLINE void add_rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> residual_out_vec[P];
       if (live)
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
@@ -60,12 +59,15 @@ AVO_INLINE void add_rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_residual_out_vec, grad_residual_out_ptr + row * grad_residual_out_stride);
       else
         clear(grad_residual_out_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(rstd * residual_out_vec[p][j], t2, m_fma(grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = m_fma(rstd * residual_out_vec[p][j], t2, m_fma(grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

@@ -24,7 +24,7 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x_loop(AVO_PARAMETERS(X, W, T)) 
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> residual_out_vec[P];
       if (live)
@@ -36,7 +36,7 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x_loop(AVO_PARAMETERS(X, W, T)) 
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
       else
         clear(grad_y_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C y = rstd * residual_out_vec[p][j];
@@ -45,9 +45,8 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x_loop(AVO_PARAMETERS(X, W, T)) 
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> residual_out_vec[P];
       if (live)
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
@@ -63,15 +62,18 @@ AVO_INLINE void add_rms_norm_backward_weight_to_x_loop(AVO_PARAMETERS(X, W, T)) 
         tile.load(grad_residual_out_vec, grad_residual_out_ptr + row * grad_residual_out_stride);
       else
         clear(grad_residual_out_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C y = rstd * residual_out_vec[p][j];
-        grad_x_out[j] = m_fma(y, t2, m_fma(weight_vec[p][j] * grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C y = rstd * residual_out_vec[p][j];
+          grad_x_out[j] = m_fma(y, t2, m_fma(weight_vec[p][j] * grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

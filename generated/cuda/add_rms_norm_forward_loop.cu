@@ -22,7 +22,7 @@ AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -43,9 +43,8 @@ AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -56,17 +55,20 @@ AVO_INLINE void add_rms_norm_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      C y_out[V];
-      C residual_out_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C y = m_round_to<X>(residual_out) * rstd;
-        y_out[j] = y;
-        residual_out_out[j] = residual_out;
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+        C residual_out_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C residual_out = x_vec[p][j] + residual_vec[p][j];
+          const C y = m_round_to<X>(residual_out) * rstd;
+          y_out[j] = y;
+          residual_out_out[j] = residual_out;
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
+        tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
-      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }

@@ -25,7 +25,7 @@ AVO_INLINE void add_rms_norm_quantize_forward_int8_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C t1 = m_recip(scale);
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -45,9 +45,8 @@ AVO_INLINE void add_rms_norm_quantize_forward_int8_loop(AVO_PARAMETERS(X, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
     const C rstd = m_rsqrt(eps + t2.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -58,18 +57,21 @@ AVO_INLINE void add_rms_norm_quantize_forward_int8_loop(AVO_PARAMETERS(X, T)) {
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      C q_out[V];
-      C residual_out_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C y = m_round_to<X>(residual_out) * rstd;
-        const C q = m_quotient<A>(y, scale, t1);
-        q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
-        residual_out_out[j] = residual_out;
+      for (int p = 0; p < P; ++p) {
+        C q_out[V];
+        C residual_out_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C residual_out = x_vec[p][j] + residual_vec[p][j];
+          const C y = m_round_to<X>(residual_out) * rstd;
+          const C q = m_quotient<A>(y, scale, t1);
+          q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
+          residual_out_out[j] = residual_out;
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
+        tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
       }
-      tile.store(q_ptr + row * q_stride, p, q_out, live);
-      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }

@@ -23,7 +23,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight_int8_loop(AVO_PARAMETE
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -44,7 +44,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight_int8_loop(AVO_PARAMETE
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
     C t2 = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -56,7 +56,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight_int8_loop(AVO_PARAMETE
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool) {
         const C residual_out = x_vec[p][j] + residual_vec[p][j];
@@ -69,9 +69,8 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight_int8_loop(AVO_PARAMETE
     const C scale = m_round_f32(m_max(C(1.5378937007874016e-05), t2 / C(127.0)));
     const C t3 = m_recip(scale);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -82,21 +81,24 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight_int8_loop(AVO_PARAMETE
         tile.load(residual_vec, residual_ptr + row * residual_stride);
       else
         clear(residual_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C q_out[V];
-      C residual_out_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C residual_out = x_vec[p][j] + residual_vec[p][j];
-        const C y = m_round_to<X>(residual_out) * rstd;
-        const C y_ = weight_vec[p][j] * y;
-        const C q = m_quotient<A>(y_, scale, t3);
-        q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
-        residual_out_out[j] = residual_out;
+      for (int p = 0; p < P; ++p) {
+        C q_out[V];
+        C residual_out_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C residual_out = x_vec[p][j] + residual_vec[p][j];
+          const C y = m_round_to<X>(residual_out) * rstd;
+          const C y_ = weight_vec[p][j] * y;
+          const C q = m_quotient<A>(y_, scale, t3);
+          q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
+          residual_out_out[j] = residual_out;
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
+        tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
       }
-      tile.store(q_ptr + row * q_stride, p, q_out, live);
-      tile.store(residual_out_ptr + row * residual_out_stride, p, residual_out_out, live);
     }
   }
 }

@@ -37,9 +37,9 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(AVO_PARAMETERS(X, W,
     const C t3 = z_loss * C(2.0);
     const C of_target = (C(1.0) - label_smoothing) * statistic2;
     RowSum<C, V> sum_weight;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         sum_weight.add(weight_vec[p][j], j, whole);
@@ -48,26 +48,28 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(AVO_PARAMETERS(X, W,
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight.total);
     const C of_all = m_fma(sum_weight.total, share, of_target);
     const C t4 = m_fma(t3, log_sum_exp, of_all);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - largest;
-        const C exponential = m_exp<A>(centred);
-        const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t4, -m_where(tile.place(target) == tile.at(p, j), of_target, C(0.0)));
-        const C gradient_ = m_fma(-weight_vec[p][j], share, gradient);
-        grad_x_out[j] = m_where(t1, C(0.0), grad * gradient_);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - largest;
+          const C exponential = m_exp<A>(centred);
+          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t4, -m_where(tile.place(target) == tile.at(p, j), of_target, C(0.0)));
+          const C gradient_ = m_fma(-weight_vec[p][j], share, gradient);
+          grad_x_out[j] = m_where(t1, C(0.0), grad * gradient_);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

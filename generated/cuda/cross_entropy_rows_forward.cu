@@ -64,12 +64,13 @@ AVO_INLINE void cross_entropy_rows_forward(AVO_PARAMETERS(X, T)) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
       t3.add(exponential, j, whole);
-      t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
+      t4.add(m_where(tile.place(target) == tile.at(p, j), x_vec[p][j], C(0.0)), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total);
     const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t4.total;
+    const C of_target = t4.total - largest;
+    const C loss = log_sum - of_target;
     const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
     const C loss__ = m_where(t2, loss_, quiet_nan<C>());
     const C t5 = m_where(t1, C(0.0), loss__);

@@ -28,38 +28,36 @@ AVO_INLINE void cross_entropy_rows_forward_loop(AVO_PARAMETERS(X, T)) {
     const auto t1 = m_eq(C(target), ignore_index);
     const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<X, V> x_vec[P];
-      if (live)
-        tile.load(x_vec, x_ptr + row * x_stride);
-      else
-        clear(x_vec);
-      tile.each([&](int p, int j, bool) {
-        largest = m_max(largest, x_vec[p][j]);
-      });
-    }
-    row_reduce<Max, T, kBlock>(scratch, turn, largest);
     RowSum<C, V> t3;
     RowSum<C, V> t4;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
+      const C largest_before = largest;
       tile.each([&](int p, int j, bool whole) {
-        const C centred = x_vec[p][j] - largest;
+        largest = m_max(largest, x_vec[p][j]);
+        t4.add(m_where(tile.place(target) == tile.at(p, j), x_vec[p][j], C(0.0)), j, whole);
+      });
+      const C largest_here = largest == lowest<C>() ? C(0) : largest;
+      t3.total *= m_exp<A>(largest_before - largest_here);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - largest_here;
         const C exponential = m_exp<A>(centred);
         t3.add(exponential, j, whole);
-        t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
       });
     }
+    const C largest_here = largest;
+    row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    t3.total *= m_exp<A>(largest_here - largest);
     row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total);
     const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t4.total;
+    const C of_target = t4.total - largest;
+    const C loss = log_sum - of_target;
     const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
     const C loss__ = m_where(t2, loss_, quiet_nan<C>());
     const C t5 = m_where(t1, C(0.0), loss__);

@@ -19,7 +19,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight(AVO_PARAMETERS(X, W, T)) {
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
+  __shared__ RowScratch<C, kBlock, T, 3, kParts> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
@@ -52,34 +52,35 @@ AVO_INLINE void cross_entropy_rows_forward_weight(AVO_PARAMETERS(X, W, T)) {
     const auto t1 = m_eq(C(target), ignore_index);
     const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
-    RowSum<C, V> t3;
-    tile.each([&](int p, int j, bool whole) {
+    tile.each([&](int p, int j, bool) {
       largest = m_max(largest, x_vec[p][j]);
-      t3.add(m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    RowSum<C, V> t3;
     RowSum<C, V> t4;
     RowSum<C, V> t5;
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
-      t4.add(exponential, j, whole);
-      t5.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
+      const auto t6 = tile.place(target) == tile.at(p, j);
+      t3.add(exponential, j, whole);
+      t4.add(m_where(t6, x_vec[p][j], C(0.0)), j, whole);
+      t5.add(m_where(t6, weight_vec[p][j], C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t4.total, t5.total);
-    const C log_sum = m_log(t4.total);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total, t5.total);
+    const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t5.total;
-    const C loss_ = loss * t3.total;
+    const C of_target = t4.total - largest;
+    const C loss = log_sum - of_target;
+    const C loss_ = loss * t5.total;
     const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
     const C loss___ = m_where(t2, loss__, quiet_nan<C>());
     const C t6 = m_where(t1, C(0.0), loss___);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t6;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t4.total;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t3.total;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t5.total;
   }
 }
 

@@ -18,7 +18,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(AVO_PARAMETERS(X, W, T)) 
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
-  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  __shared__ RowScratch<C, kBlock, T, 3> scratch;
   int turn = 0;
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   for (int64_t base = rows.first; base < M; base += rows.step) {
@@ -29,51 +29,49 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(AVO_PARAMETERS(X, W, T)) 
     const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
     C largest = lowest<C>();
     RowSum<C, V> t3;
-    for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<X, V> x_vec[P];
-      if (live)
-        tile.load(x_vec, x_ptr + row * x_stride);
-      else
-        clear(x_vec);
-      Vec<W, V> weight_vec[1];
-      tile.load_columns(weight_vec, weight_ptr);
-      tile.each([&](int p, int j, bool whole) {
-        largest = m_max(largest, x_vec[p][j]);
-        t3.add(m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0)), j, whole);
-      });
-    }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total);
-    row_reduce<Max, T, kBlock>(scratch, turn, largest);
     RowSum<C, V> t4;
     RowSum<C, V> t5;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
+      Vec<W, V> weight_vec[P];
+      tile.load_columns(weight_vec, weight_ptr);
+      const C largest_before = largest;
       tile.each([&](int p, int j, bool whole) {
-        const C centred = x_vec[p][j] - largest;
+        const auto t6 = tile.place(target) == tile.at(p, j);
+        largest = m_max(largest, x_vec[p][j]);
+        t4.add(m_where(t6, x_vec[p][j], C(0.0)), j, whole);
+        t5.add(m_where(t6, weight_vec[p][j], C(0.0)), j, whole);
+      });
+      const C largest_here = largest == lowest<C>() ? C(0) : largest;
+      t3.total *= m_exp<A>(largest_before - largest_here);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - largest_here;
         const C exponential = m_exp<A>(centred);
-        t4.add(exponential, j, whole);
-        t5.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
+        t3.add(exponential, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t4.total, t5.total);
-    const C log_sum = m_log(t4.total);
+    const C largest_here = largest;
+    row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    t3.total *= m_exp<A>(largest_here - largest);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total, t5.total);
+    const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
-    const C loss = log_sum - t5.total;
-    const C loss_ = loss * t3.total;
+    const C of_target = t4.total - largest;
+    const C loss = log_sum - of_target;
+    const C loss_ = loss * t5.total;
     const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
     const C loss___ = m_where(t2, loss__, quiet_nan<C>());
     const C t6 = m_where(t1, C(0.0), loss___);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t6;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t4.total;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t3.total;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t5.total;
   }
 }
 

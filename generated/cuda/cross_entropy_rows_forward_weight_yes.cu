@@ -19,7 +19,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 3, kParts> scratch;
+  __shared__ RowScratch<C, kBlock, T, 5, kParts> scratch;
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
@@ -54,40 +54,41 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
     const C share = label_smoothing / C(N);
     const C t3 = C(1.0) - label_smoothing;
     C largest = lowest<C>();
-    RowSum<C, V> sum_weight;
-    RowSum<C, V> t4;
-    tile.each([&](int p, int j, bool whole) {
+    tile.each([&](int p, int j, bool) {
       largest = m_max(largest, x_vec[p][j]);
-      sum_weight.add(weight_vec[p][j], j, whole);
-      t4.add(m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight.total, t4.total);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    RowSum<C, V> t5;
+    RowSum<C, V> t4;
+    RowSum<C, V> sum_weight;
     RowSum<C, V> sum_weighted;
+    RowSum<C, V> t5;
     RowSum<C, V> t6;
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
-      t5.add(exponential, j, whole);
+      const auto t7 = tile.place(target) == tile.at(p, j);
+      t4.add(exponential, j, whole);
+      sum_weight.add(weight_vec[p][j], j, whole);
       sum_weighted.add_product(weight_vec[p][j], centred, j, whole);
-      t6.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
+      t5.add(m_where(t7, x_vec[p][j], C(0.0)), j, whole);
+      t6.add(m_where(t7, weight_vec[p][j], C(0.0)), j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t5.total, sum_weighted.total, t6.total);
-    const C log_sum = m_log(t5.total);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t4.total, sum_weight.total, sum_weighted.total, t5.total, t6.total);
+    const C log_sum = m_log(t4.total);
     const C log_sum_exp = largest + log_sum;
     const C others = m_fma(log_sum, sum_weight.total, -sum_weighted.total);
-    const C loss = log_sum - t6.total;
-    const C loss_ = loss * t4.total;
+    const C of_target = t5.total - largest;
+    const C loss = log_sum - of_target;
+    const C loss_ = loss * t6.total;
     const C loss__ = m_fma(share, others, loss_ * t3);
     const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
     const C loss____ = m_where(t2, loss___, quiet_nan<C>());
     const C t7 = m_where(t1, C(0.0), loss____);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t7;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t5.total;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t4.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t4.total;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t6.total;
   }
 }
 

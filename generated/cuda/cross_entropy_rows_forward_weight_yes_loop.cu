@@ -18,7 +18,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(AVO_PARAMETERS(X, W, 
   using A = accuracy_t<X, W>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
-  __shared__ RowScratch<C, kBlock, T, 3> scratch;
+  __shared__ RowScratch<C, kBlock, T, 4> scratch;
   int turn = 0;
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   for (int64_t base = rows.first; base < M; base += rows.step) {
@@ -30,60 +30,72 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(AVO_PARAMETERS(X, W, 
     const C share = label_smoothing / C(N);
     const C t3 = C(1.0) - label_smoothing;
     C largest = lowest<C>();
-    RowSum<C, V> sum_weight;
     RowSum<C, V> t4;
-    for (int64_t column = 0; column < N; column += T * V) {
+    RowSum<C, V> sum_weight;
+    RowSum<C, V> t5;
+    RowSum<C, V> t6;
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
+      const C largest_before = largest;
       tile.each([&](int p, int j, bool whole) {
+        const auto t7 = tile.place(target) == tile.at(p, j);
         largest = m_max(largest, x_vec[p][j]);
         sum_weight.add(weight_vec[p][j], j, whole);
-        t4.add(m_where(tile.place(target) == tile.at(p, j), weight_vec[p][j], C(0.0)), j, whole);
+        t5.add(m_where(t7, x_vec[p][j], C(0.0)), j, whole);
+        t6.add(m_where(t7, weight_vec[p][j], C(0.0)), j, whole);
+      });
+      const C largest_here = largest == lowest<C>() ? C(0) : largest;
+      t4.total *= m_exp<A>(largest_before - largest_here);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - largest_here;
+        const C exponential = m_exp<A>(centred);
+        t4.add(exponential, j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weight.total, t4.total);
+    const C largest_here = largest;
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    RowSum<C, V> t5;
+    t4.total *= m_exp<A>(largest_here - largest);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t4.total, sum_weight.total, t5.total, t6.total);
+    const C log_sum = m_log(t4.total);
+    const C log_sum_exp = largest + log_sum;
+    const C t7 = log_sum_exp * log_sum_exp;
+    const C of_target = t5.total - largest;
+    const C loss = log_sum - of_target;
+    const C loss_ = loss * t6.total;
+    const C t8 = loss_ * t3;
     RowSum<C, V> sum_weighted;
-    RowSum<C, V> t6;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest;
-        const C exponential = m_exp<A>(centred);
-        t5.add(exponential, j, whole);
         sum_weighted.add_product(weight_vec[p][j], centred, j, whole);
-        t6.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t5.total, sum_weighted.total, t6.total);
-    const C log_sum = m_log(t5.total);
-    const C log_sum_exp = largest + log_sum;
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_weighted.total);
     const C others = m_fma(log_sum, sum_weight.total, -sum_weighted.total);
-    const C loss = log_sum - t6.total;
-    const C loss_ = loss * t4.total;
-    const C loss__ = m_fma(share, others, loss_ * t3);
-    const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
+    const C loss__ = m_fma(share, others, t8);
+    const C loss___ = m_fma(z_loss, t7, loss__);
     const C loss____ = m_where(t2, loss___, quiet_nan<C>());
-    const C t7 = m_where(t1, C(0.0), loss____);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t7;
+    const C t9 = m_where(t1, C(0.0), loss____);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t9;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t5.total;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t4.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t4.total;
+    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t6.total;
   }
 }
 

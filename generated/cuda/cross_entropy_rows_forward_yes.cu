@@ -64,13 +64,14 @@ AVO_INLINE void cross_entropy_rows_forward_yes(AVO_PARAMETERS(X, T)) {
       const C exponential = m_exp<A>(centred);
       t3.add(exponential, j, whole);
       sum_centred.add(centred, j, whole);
-      t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
+      t4.add(m_where(tile.place(target) == tile.at(p, j), x_vec[p][j], C(0.0)), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, sum_centred.total, t4.total);
     const C log_sum = m_log(t3.total);
     const C log_sum_exp = largest + log_sum;
     const C others = m_fma(log_sum, C(N), -sum_centred.total);
-    const C loss = log_sum - t4.total;
+    const C of_target_ = t4.total - largest;
+    const C loss = log_sum - of_target_;
     const C loss_ = m_fma(share, others, loss * of_target);
     const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
     const C loss___ = m_where(t2, loss__, quiet_nan<C>());

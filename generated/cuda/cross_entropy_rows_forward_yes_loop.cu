@@ -18,7 +18,7 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
-  __shared__ RowScratch<C, kBlock, T, 3> scratch;
+  __shared__ RowScratch<C, kBlock, T, 2> scratch;
   int turn = 0;
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   for (int64_t base = rows.first; base < M; base += rows.step) {
@@ -30,22 +30,40 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
     const C share = label_smoothing / C(N);
     const C of_target = C(1.0) - label_smoothing;
     C largest = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    RowSum<C, V> t3;
+    RowSum<C, V> t4;
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j, bool) {
+      const C largest_before = largest;
+      tile.each([&](int p, int j, bool whole) {
         largest = m_max(largest, x_vec[p][j]);
+        t4.add(m_where(tile.place(target) == tile.at(p, j), x_vec[p][j], C(0.0)), j, whole);
+      });
+      const C largest_here = largest == lowest<C>() ? C(0) : largest;
+      t3.total *= m_exp<A>(largest_before - largest_here);
+      tile.each([&](int p, int j, bool whole) {
+        const C centred = x_vec[p][j] - largest_here;
+        const C exponential = m_exp<A>(centred);
+        t3.add(exponential, j, whole);
       });
     }
+    const C largest_here = largest;
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    RowSum<C, V> t3;
+    t3.total *= m_exp<A>(largest_here - largest);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total);
+    const C log_sum = m_log(t3.total);
+    const C log_sum_exp = largest + log_sum;
+    const C t5 = log_sum_exp * log_sum_exp;
+    const C of_target_ = t4.total - largest;
+    const C loss = log_sum - of_target_;
+    const C t6 = loss * of_target;
     RowSum<C, V> sum_centred;
-    RowSum<C, V> t4;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -54,22 +72,16 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
         clear(x_vec);
       tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest;
-        const C exponential = m_exp<A>(centred);
-        t3.add(exponential, j, whole);
         sum_centred.add(centred, j, whole);
-        t4.add(m_where(tile.place(target) == tile.at(p, j), centred, C(0.0)), j, whole);
       });
     }
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, sum_centred.total, t4.total);
-    const C log_sum = m_log(t3.total);
-    const C log_sum_exp = largest + log_sum;
+    row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred.total);
     const C others = m_fma(log_sum, C(N), -sum_centred.total);
-    const C loss = log_sum - t4.total;
-    const C loss_ = m_fma(share, others, loss * of_target);
-    const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
+    const C loss_ = m_fma(share, others, t6);
+    const C loss__ = m_fma(z_loss, t5, loss_);
     const C loss___ = m_where(t2, loss__, quiet_nan<C>());
-    const C t5 = m_where(t1, C(0.0), loss___);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t5;
+    const C t7 = m_where(t1, C(0.0), loss___);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t7;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
     if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;

@@ -31,7 +31,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward_to_x_residual_loop(AVO_PARA
     const C t1 = C(1.0) / (C(1.0) - p_);
     RowSum<C, V> t2;
     RowSum<C, V> t3;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_y_vec[P];
       if (live)
@@ -43,7 +43,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward_to_x_residual_loop(AVO_PARA
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C centred = residual_out_vec[p][j] - mean;
@@ -55,9 +55,8 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward_to_x_residual_loop(AVO_PARA
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total, t3.total);
     const C t4 = -(t2.total * rstd) / C(N);
     const C t5 = rstd * (-t3.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> grad_y_vec[P];
       if (live)
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
@@ -73,19 +72,22 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward_to_x_residual_loop(AVO_PARA
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
       else
         clear(residual_out_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
-      C grad_residual_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = residual_out_vec[p][j] - mean;
-        const C t6 = t4 + (grad_residual_out_vec[p][j] + m_fma(t5, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
-        grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * t6;
-        grad_residual_out[j] = t6;
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+        C grad_residual_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = residual_out_vec[p][j] - mean;
+          const C t6 = t4 + (grad_residual_out_vec[p][j] + m_fma(t5, rstd * centred, weight_vec[p][j] * grad_y_vec[p][j] * rstd));
+          grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * t6;
+          grad_residual_out[j] = t6;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+        tile.store(grad_residual_ptr + row * grad_residual_stride, p, grad_residual_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
-      tile.store(grad_residual_ptr + row * grad_residual_stride, p, grad_residual_out, live);
     }
   }
 }

@@ -27,7 +27,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_residual_loop(AVO_PARAME
     const C rstd = live ? rstd_ptr[row] : C(0);
     const C t1 = C(1.0) / (C(1.0) - p_);
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> residual_out_vec[P];
       if (live)
@@ -39,7 +39,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_residual_loop(AVO_PARAME
         tile.load(grad_y_vec, grad_y_ptr + row * grad_y_stride);
       else
         clear(grad_y_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C y = rstd * residual_out_vec[p][j];
@@ -48,9 +48,8 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_residual_loop(AVO_PARAME
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
     const C t3 = rstd * (-t2.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> residual_out_vec[P];
       if (live)
         tile.load(residual_out_vec, residual_out_ptr + row * residual_out_stride);
@@ -66,19 +65,22 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_residual_loop(AVO_PARAME
         tile.load(grad_residual_out_vec, grad_residual_out_ptr + row * grad_residual_out_stride);
       else
         clear(grad_residual_out_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
-      C grad_residual_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C y = rstd * residual_out_vec[p][j];
-        const C t4 = m_fma(y, t3, m_fma(weight_vec[p][j] * grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
-        grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * t4;
-        grad_residual_out[j] = t4;
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+        C grad_residual_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C y = rstd * residual_out_vec[p][j];
+          const C t4 = m_fma(y, t3, m_fma(weight_vec[p][j] * grad_y_vec[p][j], rstd, grad_residual_out_vec[p][j]));
+          grad_x_out[j] = m_where(m_ge(m_uniform<C, V>(seed, tile.column(p), j), p_), t1, C(0.0)) * t4;
+          grad_residual_out[j] = t4;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+        tile.store(grad_residual_ptr + row * grad_residual_stride, p, grad_residual_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
-      tile.store(grad_residual_ptr + row * grad_residual_stride, p, grad_residual_out, live);
     }
   }
 }

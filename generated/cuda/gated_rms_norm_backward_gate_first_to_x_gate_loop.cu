@@ -25,7 +25,7 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate_loop(AVO_PARAMETERS
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> gate_vec[P];
       if (live)
@@ -42,7 +42,7 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate_loop(AVO_PARAMETERS
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C y = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]) * rstd;
@@ -51,9 +51,8 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate_loop(AVO_PARAMETERS
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> gate_vec[P];
       if (live)
         tile.load(gate_vec, gate_ptr + row * gate_stride);
@@ -69,22 +68,25 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_gate_loop(AVO_PARAMETERS
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
-      C grad_gate_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t3 = m_x_sigmoid<A>(gate_vec[p][j]);
-        const C y = x_vec[p][j] * t3 * rstd;
-        const C t4 = m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
-        const C t5 = m_sigmoid<A>(gate_vec[p][j]);
-        const C t6 = x_vec[p][j] * t4;
-        grad_x_out[j] = t3 * t4;
-        grad_gate_out[j] = m_fma(t5 * m_sigmoid_rest<A>(gate_vec[p][j], t5), gate_vec[p][j] * t6, t5 * t6);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+        C grad_gate_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t3 = m_x_sigmoid<A>(gate_vec[p][j]);
+          const C y = x_vec[p][j] * t3 * rstd;
+          const C t4 = m_fma(y, t2, rstd * (weight_vec[p][j] * grad_vec[p][j]));
+          const C t5 = m_sigmoid<A>(gate_vec[p][j]);
+          const C t6 = x_vec[p][j] * t4;
+          grad_x_out[j] = t3 * t4;
+          grad_gate_out[j] = m_fma(t5 * m_sigmoid_rest<A>(gate_vec[p][j], t5), gate_vec[p][j] * t6, t5 * t6);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+        tile.store(grad_gate_ptr + row * grad_gate_stride, p, grad_gate_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
-      tile.store(grad_gate_ptr + row * grad_gate_stride, p, grad_gate_out, live);
     }
   }
 }

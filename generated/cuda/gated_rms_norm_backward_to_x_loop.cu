@@ -25,7 +25,7 @@ AVO_INLINE void gated_rms_norm_backward_to_x_loop(AVO_PARAMETERS(X, W, T)) {
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -42,7 +42,7 @@ AVO_INLINE void gated_rms_norm_backward_to_x_loop(AVO_PARAMETERS(X, W, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         const C y = x_vec[p][j] * rstd;
@@ -51,9 +51,8 @@ AVO_INLINE void gated_rms_norm_backward_to_x_loop(AVO_PARAMETERS(X, W, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -69,15 +68,18 @@ AVO_INLINE void gated_rms_norm_backward_to_x_loop(AVO_PARAMETERS(X, W, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C y = x_vec[p][j] * rstd;
-        grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j])));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C y = x_vec[p][j] * rstd;
+          grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j])));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

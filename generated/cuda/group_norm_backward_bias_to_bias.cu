@@ -22,7 +22,7 @@ AVO_INLINE void group_norm_backward_bias_to_bias(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> sum_grad;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
       if (live)

@@ -28,7 +28,7 @@ AVO_INLINE void group_norm_backward_weight_bias_to_weight_bias(AVO_PARAMETERS(X,
     const C residue = live ? residue_ptr[row / runs] : C(0);
     RowSum<C, V> t1;
     RowSum<C, V> sum_grad;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)

@@ -27,7 +27,7 @@ AVO_INLINE void group_norm_backward_weight_to_weight(AVO_PARAMETERS(X, T)) {
     const C mean = live ? mean_ptr[row / runs] : C(0);
     const C residue = live ? residue_ptr[row / runs] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)

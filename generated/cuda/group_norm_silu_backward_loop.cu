@@ -30,7 +30,7 @@ AVO_INLINE void group_norm_silu_backward_loop(AVO_PARAMETERS(X, T)) {
     RowSum<C, V> t2;
     RowSum<C, V> t3;
     RowSum<C, V> t4;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -56,9 +56,8 @@ AVO_INLINE void group_norm_silu_backward_loop(AVO_PARAMETERS(X, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total, t3.total, t4.total);
     const C t5 = m_fma(t1, t2.total, -(rstd * t3.total)) / C(N);
     const C t6 = rstd * (-t4.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -69,15 +68,18 @@ AVO_INLINE void group_norm_silu_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        const C y = rstd * (centred - residue);
-        const C t7 = m_sigmoid<A>(y);
-        grad_x_out[j] = t5 + m_fma(t6, rstd * centred, rstd * (t7 * grad_vec[p][j] + t7 * m_sigmoid_rest<A>(y, t7) * (y * grad_vec[p][j])));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          const C y = rstd * (centred - residue);
+          const C t7 = m_sigmoid<A>(y);
+          grad_x_out[j] = t5 + m_fma(t6, rstd * centred, rstd * (t7 * grad_vec[p][j] + t7 * m_sigmoid_rest<A>(y, t7) * (y * grad_vec[p][j])));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

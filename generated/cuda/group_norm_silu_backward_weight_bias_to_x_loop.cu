@@ -30,7 +30,7 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x_loop(AVO_PARAMETERS(X,
     const int64_t first_run = live ? row * runs % channels : 0;
     RowSum<C, V> t1;
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -42,10 +42,10 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x_loop(AVO_PARAMETERS(X,
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec[1];
-      tile.load_runs(weight_vec[0], 0, weight_ptr + first_run, run);
-      Vec<W, V> bias_vec[1];
-      tile.load_runs(bias_vec[0], 0, bias_ptr + first_run, run);
+      Vec<W, V> weight_vec[P];
+      tile.load_runs(weight_vec, weight_ptr + first_run, run);
+      Vec<W, V> bias_vec[P];
+      tile.load_runs(bias_vec, bias_ptr + first_run, run);
       tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - mean;
         const C y = rstd * (centred - residue);
@@ -59,9 +59,8 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x_loop(AVO_PARAMETERS(X,
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
     const C t3 = -(rstd * t1.total) / C(N);
     const C t4 = rstd * (-t2.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -72,20 +71,23 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x_loop(AVO_PARAMETERS(X,
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      Vec<W, V> weight_vec[1];
-      tile.load_runs(weight_vec[0], 0, weight_ptr + first_run, run);
-      Vec<W, V> bias_vec[1];
-      tile.load_runs(bias_vec[0], 0, bias_ptr + first_run, run);
-      C grad_x_out[V];
+      Vec<W, V> weight_vec[P];
+      tile.load_runs(weight_vec, weight_ptr + first_run, run);
+      Vec<W, V> bias_vec[P];
+      tile.load_runs(bias_vec, bias_ptr + first_run, run);
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        const C y = rstd * (centred - residue);
-        const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
-        const C t5 = m_sigmoid<A>(y_);
-        grad_x_out[j] = t3 + m_fma(rstd * centred, t4, rstd * (weight_vec[p][j] * m_fma(t5 * m_sigmoid_rest<A>(y_, t5), grad_vec[p][j] * y_, grad_vec[p][j] * t5)));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          const C y = rstd * (centred - residue);
+          const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
+          const C t5 = m_sigmoid<A>(y_);
+          grad_x_out[j] = t3 + m_fma(rstd * centred, t4, rstd * (weight_vec[p][j] * m_fma(t5 * m_sigmoid_rest<A>(y_, t5), grad_vec[p][j] * y_, grad_vec[p][j] * t5)));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

@@ -23,7 +23,7 @@ AVO_INLINE void group_norm_silu_forward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> sum_scaled;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -38,7 +38,7 @@ AVO_INLINE void group_norm_silu_forward_loop(AVO_PARAMETERS(X, T)) {
     const C mean = sum_scaled.total / C(N) * C(4294967296.0);
     RowSum<C, V> sum_centred;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -60,22 +60,24 @@ AVO_INLINE void group_norm_silu_forward_loop(AVO_PARAMETERS(X, T)) {
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        const C y = m_fma(centred, rstd, t3);
-        y_out[j] = m_x_sigmoid<A>(y);
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          const C y = m_fma(centred, rstd, t3);
+          y_out[j] = m_x_sigmoid<A>(y);
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

@@ -23,7 +23,7 @@ AVO_INLINE void jsd_rows_forward_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C t1 = C(1.0) - beta;
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> target_vec[P];
       if (live)

@@ -25,7 +25,7 @@ AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X, T)) {
     const C norm = live ? norm_ptr[row] : C(0);
     const auto t1 = m_gt(norm, eps);
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
@@ -43,9 +43,8 @@ AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
     const C along_y = m_where(t1, t2.total, C(0.0));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -56,12 +55,15 @@ AVO_INLINE void l2_normalize_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = scale * m_fma(-y_vec[p][j], along_y, grad_vec[p][j]);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = scale * m_fma(-y_vec[p][j], along_y, grad_vec[p][j]);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

@@ -23,7 +23,7 @@ AVO_INLINE void l2_normalize_forward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -40,20 +40,22 @@ AVO_INLINE void l2_normalize_forward_loop(AVO_PARAMETERS(X, T)) {
     const C scale = m_recip(t2);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
     if (live && thread == 0 && norm_ptr) norm_ptr[row] = norm;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        y_out[j] = m_quotient<A>(x_vec[p][j], t2, scale);
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          y_out[j] = m_quotient<A>(x_vec[p][j], t2, scale);
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

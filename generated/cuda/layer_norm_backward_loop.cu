@@ -27,7 +27,7 @@ AVO_INLINE void layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const C residue = live ? residue_ptr[row] : C(0);
     RowSum<C, V> sum_grad;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
       if (live)
@@ -48,9 +48,8 @@ AVO_INLINE void layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total, t1.total);
     const C t2 = -(rstd * sum_grad.total) / C(N);
     const C t3 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> grad_vec[P];
       if (live)
         tile.load(grad_vec, grad_ptr + row * grad_stride);
@@ -61,13 +60,16 @@ AVO_INLINE void layer_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          grad_x_out[j] = t2 + m_fma(t3, rstd * centred, rstd * grad_vec[p][j]);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

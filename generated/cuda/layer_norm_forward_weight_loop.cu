@@ -22,7 +22,7 @@ AVO_INLINE void layer_norm_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> sum_scaled;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -37,7 +37,7 @@ AVO_INLINE void layer_norm_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
     const C mean = sum_scaled.total / C(N) * C(4294967296.0);
     RowSum<C, V> sum_centred;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -59,25 +59,27 @@ AVO_INLINE void layer_norm_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
     if (live && thread == 0 && mean_ptr) mean_ptr[row] = mean;
     if (live && thread == 0 && residue_ptr) residue_ptr[row] = residue;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        const C y = m_fma(centred, rstd, t3);
-        const C y_ = weight_vec[p][j] * y;
-        y_out[j] = y_;
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          const C y = m_fma(centred, rstd, t3);
+          const C y_ = weight_vec[p][j] * y;
+          y_out[j] = y_;
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

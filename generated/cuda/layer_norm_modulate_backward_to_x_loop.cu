@@ -27,7 +27,7 @@ AVO_INLINE void layer_norm_modulate_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
     const C residue = live ? residue_ptr[row] : C(0);
     RowSum<C, V> t1;
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> scale_vec[P];
       if (live)
@@ -55,9 +55,8 @@ AVO_INLINE void layer_norm_modulate_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
     const C t3 = -(rstd * t1.total) / C(N);
     const C t4 = rstd * (-t2.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> scale_vec[P];
       if (live)
         tile.load(scale_vec, scale_ptr + row * scale_stride);
@@ -73,13 +72,16 @@ AVO_INLINE void layer_norm_modulate_backward_to_x_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C centred = x_vec[p][j] - mean;
-        grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * ((scale_vec[p][j] + C(1.0)) * grad_vec[p][j]));
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C centred = x_vec[p][j] - mean;
+          grad_x_out[j] = t3 + m_fma(t4, rstd * centred, rstd * ((scale_vec[p][j] + C(1.0)) * grad_vec[p][j]));
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

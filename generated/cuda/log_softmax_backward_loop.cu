@@ -22,7 +22,7 @@ AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> sum_grad;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
       if (live)
@@ -34,9 +34,8 @@ AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_grad.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -47,12 +46,15 @@ AVO_INLINE void log_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(-m_exp<A>(y_vec[p][j]), sum_grad.total, grad_vec[p][j]);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = m_fma(-m_exp<A>(y_vec[p][j]), sum_grad.total, grad_vec[p][j]);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

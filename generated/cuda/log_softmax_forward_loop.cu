@@ -21,48 +21,47 @@ AVO_INLINE void log_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     C max_x = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    RowSum<C, V> t1;
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
+      const C max_x_before = max_x;
       tile.each([&](int p, int j, bool) {
         max_x = m_max(max_x, x_vec[p][j]);
       });
-    }
-    row_reduce<Max, T, kBlock>(scratch, turn, max_x);
-    RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<X, V> x_vec[P];
-      if (live)
-        tile.load(x_vec, x_ptr + row * x_stride);
-      else
-        clear(x_vec);
+      const C max_x_here = max_x == lowest<C>() ? C(0) : max_x;
+      t1.total *= m_exp<A>(max_x_before - max_x_here);
       tile.each([&](int p, int j, bool whole) {
-        const C shifted = x_vec[p][j] - max_x;
+        const C shifted = x_vec[p][j] - max_x_here;
         t1.add(m_exp<A>(shifted), j, whole);
       });
     }
+    const C max_x_here = max_x;
+    row_reduce<Max, T, kBlock>(scratch, turn, max_x);
+    t1.total *= m_exp<A>(max_x_here - max_x);
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = m_log(t1.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C shifted = x_vec[p][j] - max_x;
-        y_out[j] = shifted - t2;
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C shifted = x_vec[p][j] - max_x;
+          y_out[j] = shifted - t2;
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

@@ -22,7 +22,7 @@ AVO_INLINE void quantize_rows_forward_int8_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     C t1 = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -37,21 +37,23 @@ AVO_INLINE void quantize_rows_forward_int8_loop(AVO_PARAMETERS(X, T)) {
     const C scale = m_round_f32(m_max(t1 / C(127.0), C(1.5378937007874016e-05)));
     const C t2 = m_recip(scale);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C q_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C q = m_quotient<A>(x_vec[p][j], scale, t2);
-        q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
+      for (int p = 0; p < P; ++p) {
+        C q_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C q = m_quotient<A>(x_vec[p][j], scale, t2);
+          q_out[j] = m_min(C(127.0), m_max(C(-128.0), m_round(m_where(m_eq(q, q), q, C(0.0)))));
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
       }
-      tile.store(q_ptr + row * q_stride, p, q_out, live);
     }
   }
 }

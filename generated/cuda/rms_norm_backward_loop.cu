@@ -23,7 +23,7 @@ AVO_INLINE void rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -41,9 +41,8 @@ AVO_INLINE void rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -54,12 +53,15 @@ AVO_INLINE void rms_norm_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = m_fma(x_vec[p][j] * rstd, t2, rstd * grad_vec[p][j]);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = m_fma(x_vec[p][j] * rstd, t2, rstd * grad_vec[p][j]);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

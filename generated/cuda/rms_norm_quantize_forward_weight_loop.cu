@@ -25,7 +25,7 @@ AVO_INLINE void rms_norm_quantize_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
     const bool live = row < M;
     const C t1 = m_recip(scale);
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -38,25 +38,27 @@ AVO_INLINE void rms_norm_quantize_forward_weight_loop(AVO_PARAMETERS(X, W, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total);
     const C rstd = m_rsqrt(eps + t2.total / C(N));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C q_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C y = x_vec[p][j] * rstd;
-        const C y_ = weight_vec[p][j] * y;
-        const C q = m_quotient<A>(y_, scale, t1);
-        q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+      for (int p = 0; p < P; ++p) {
+        C q_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C y = x_vec[p][j] * rstd;
+          const C y_ = weight_vec[p][j] * y;
+          const C q = m_quotient<A>(y_, scale, t1);
+          q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
       }
-      tile.store(q_ptr + row * q_stride, p, q_out, live);
     }
   }
 }

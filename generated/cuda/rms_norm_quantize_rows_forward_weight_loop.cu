@@ -22,7 +22,7 @@ AVO_INLINE void rms_norm_quantize_rows_forward_weight_loop(AVO_PARAMETERS(X, W, 
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -36,14 +36,14 @@ AVO_INLINE void rms_norm_quantize_rows_forward_weight_loop(AVO_PARAMETERS(X, W, 
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
     C t2 = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       tile.each([&](int p, int j, bool) {
         const C y = x_vec[p][j] * rstd;
@@ -55,25 +55,27 @@ AVO_INLINE void rms_norm_quantize_rows_forward_weight_loop(AVO_PARAMETERS(X, W, 
     const C scale = m_round_f32(m_max(t2 / C(448.0), C(4.359654017857143e-06)));
     const C t3 = m_recip(scale);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      Vec<W, V> weight_vec[1];
+      Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
-      C q_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C y = x_vec[p][j] * rstd;
-        const C y_ = weight_vec[p][j] * y;
-        const C q = m_quotient<A>(y_, scale, t3);
-        q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+      for (int p = 0; p < P; ++p) {
+        C q_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C y = x_vec[p][j] * rstd;
+          const C y_ = weight_vec[p][j] * y;
+          const C q = m_quotient<A>(y_, scale, t3);
+          q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
       }
-      tile.store(q_ptr + row * q_stride, p, q_out, live);
     }
   }
 }

@@ -28,7 +28,7 @@ AVO_INLINE void rms_norm_rotary_halves_backward_to_x_loop(AVO_PARAMETERS(X, W, T
     const C rstd = live ? rstd_ptr[row] : C(0);
     RowSum<C, V> t1;
     RowSum<C, V> t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> first_vec[P];
       if (live)
@@ -60,9 +60,9 @@ AVO_INLINE void rms_norm_rotary_halves_backward_to_x_loop(AVO_PARAMETERS(X, W, T
         tile.load(grad_turned_second_vec, grad_turned_second_ptr + row * grad_turned_second_stride);
       else
         clear(grad_turned_second_vec);
-      Vec<W, V> second_weight_vec[1];
+      Vec<W, V> second_weight_vec[P];
       tile.load_columns(second_weight_vec, second_weight_ptr);
-      Vec<W, V> first_weight_vec[1];
+      Vec<W, V> first_weight_vec[P];
       tile.load_columns(first_weight_vec, first_weight_ptr);
       tile.each([&](int p, int j, bool whole) {
         t1.add_product(second_vec[p][j], (second_weight_vec[p][j] + offset) * m_fma(sin_vec[p][j], -grad_turned_first_vec[p][j], cos_vec[p][j] * grad_turned_second_vec[p][j]), j, whole);
@@ -71,9 +71,8 @@ AVO_INLINE void rms_norm_rotary_halves_backward_to_x_loop(AVO_PARAMETERS(X, W, T
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
     const C t3 = rstd * (rstd * (C(-0.5) * (t1.total + t2.total) / C(N)));
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> first_vec[P];
       if (live)
         tile.load(first_vec, first_ptr + row * first_stride);
@@ -104,19 +103,22 @@ AVO_INLINE void rms_norm_rotary_halves_backward_to_x_loop(AVO_PARAMETERS(X, W, T
         tile.load(grad_turned_second_vec, grad_turned_second_ptr + row * grad_turned_second_stride);
       else
         clear(grad_turned_second_vec);
-      Vec<W, V> second_weight_vec[1];
+      Vec<W, V> second_weight_vec[P];
       tile.load_columns(second_weight_vec, second_weight_ptr);
-      Vec<W, V> first_weight_vec[1];
+      Vec<W, V> first_weight_vec[P];
       tile.load_columns(first_weight_vec, first_weight_ptr);
-      C grad_first_out[V];
-      C grad_second_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_first_out[j] = m_fma(first_vec[p][j] * rstd, t3, rstd * ((first_weight_vec[p][j] + offset) * m_fma(cos_vec[p][j], grad_turned_first_vec[p][j], sin_vec[p][j] * grad_turned_second_vec[p][j])));
-        grad_second_out[j] = m_fma(second_vec[p][j] * rstd, t3, rstd * ((second_weight_vec[p][j] + offset) * m_fma(sin_vec[p][j], -grad_turned_first_vec[p][j], cos_vec[p][j] * grad_turned_second_vec[p][j])));
+      for (int p = 0; p < P; ++p) {
+        C grad_first_out[V];
+        C grad_second_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_first_out[j] = m_fma(first_vec[p][j] * rstd, t3, rstd * ((first_weight_vec[p][j] + offset) * m_fma(cos_vec[p][j], grad_turned_first_vec[p][j], sin_vec[p][j] * grad_turned_second_vec[p][j])));
+          grad_second_out[j] = m_fma(second_vec[p][j] * rstd, t3, rstd * ((second_weight_vec[p][j] + offset) * m_fma(sin_vec[p][j], -grad_turned_first_vec[p][j], cos_vec[p][j] * grad_turned_second_vec[p][j])));
+        }
+        tile.store(grad_first_ptr + row * grad_first_stride, p, grad_first_out, live);
+        tile.store(grad_second_ptr + row * grad_second_stride, p, grad_second_out, live);
       }
-      tile.store(grad_first_ptr + row * grad_first_stride, p, grad_first_out, live);
-      tile.store(grad_second_ptr + row * grad_second_stride, p, grad_second_out, live);
     }
   }
 }

@@ -25,7 +25,7 @@ AVO_INLINE void rms_norm_rotary_halves_forward_loop(AVO_PARAMETERS(X, W, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> second_vec[P];
       if (live)
@@ -44,9 +44,8 @@ AVO_INLINE void rms_norm_rotary_halves_forward_loop(AVO_PARAMETERS(X, W, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C rstd = m_rsqrt(m_fma(C(0.5), t1.total / C(N), eps));
     if (live && thread == 0 && rstd_ptr) rstd_ptr[row] = rstd;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> sin_vec[P];
       if (live)
         tile.load(sin_vec, sin_ptr + row * sin_stride);
@@ -67,21 +66,24 @@ AVO_INLINE void rms_norm_rotary_halves_forward_loop(AVO_PARAMETERS(X, W, T)) {
         tile.load(cos_vec, cos_ptr + row * cos_stride);
       else
         clear(cos_vec);
-      Vec<W, V> second_weight_vec[1];
+      Vec<W, V> second_weight_vec[P];
       tile.load_columns(second_weight_vec, second_weight_ptr);
-      Vec<W, V> first_weight_vec[1];
+      Vec<W, V> first_weight_vec[P];
       tile.load_columns(first_weight_vec, first_weight_ptr);
-      C turned_first_out[V];
-      C turned_second_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t2 = (second_weight_vec[p][j] + offset) * (second_vec[p][j] * rstd);
-        const C t3 = (first_weight_vec[p][j] + offset) * (first_vec[p][j] * rstd);
-        turned_first_out[j] = m_fma(-sin_vec[p][j], t2, cos_vec[p][j] * t3);
-        turned_second_out[j] = m_fma(sin_vec[p][j], t3, cos_vec[p][j] * t2);
+      for (int p = 0; p < P; ++p) {
+        C turned_first_out[V];
+        C turned_second_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t2 = (second_weight_vec[p][j] + offset) * (second_vec[p][j] * rstd);
+          const C t3 = (first_weight_vec[p][j] + offset) * (first_vec[p][j] * rstd);
+          turned_first_out[j] = m_fma(-sin_vec[p][j], t2, cos_vec[p][j] * t3);
+          turned_second_out[j] = m_fma(sin_vec[p][j], t3, cos_vec[p][j] * t2);
+        }
+        tile.store(turned_first_ptr + row * turned_first_stride, p, turned_first_out, live);
+        tile.store(turned_second_ptr + row * turned_second_stride, p, turned_second_out, live);
       }
-      tile.store(turned_first_ptr + row * turned_first_stride, p, turned_first_out, live);
-      tile.store(turned_second_ptr + row * turned_second_stride, p, turned_second_out, live);
     }
   }
 }

@@ -23,7 +23,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last_loop(AVO_PARA
     const bool live = row < M;
     const int64_t last = live ? last_ptr[row] : int64_t(0);
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
@@ -40,9 +40,8 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last_loop(AVO_PARA
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -53,16 +52,19 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last_loop(AVO_PARA
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
-      C grad_attn_mask_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1.total), C(0.0));
-        grad_x_out[j] = scale * of_score;
-        grad_attn_mask_out[j] = of_score;
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+        C grad_attn_mask_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C of_score = m_where(tile.at(p, j) <= tile.place(last), y_vec[p][j] * (grad_vec[p][j] - t1.total), C(0.0));
+          grad_x_out[j] = scale * of_score;
+          grad_attn_mask_out[j] = of_score;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+        tile.store(grad_attn_mask_ptr + row * grad_attn_mask_stride, p, grad_attn_mask_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
-      tile.store(grad_attn_mask_ptr + row * grad_attn_mask_stride, p, grad_attn_mask_out, live);
     }
   }
 }

@@ -22,7 +22,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_loop(AVO_PARAMETER
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
@@ -39,9 +39,8 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_loop(AVO_PARAMETER
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -52,16 +51,19 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_loop(AVO_PARAMETER
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
-      C grad_attn_mask_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t2 = y_vec[p][j] * (grad_vec[p][j] - t1.total);
-        grad_x_out[j] = scale * t2;
-        grad_attn_mask_out[j] = t2;
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+        C grad_attn_mask_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t2 = y_vec[p][j] * (grad_vec[p][j] - t1.total);
+          grad_x_out[j] = scale * t2;
+          grad_attn_mask_out[j] = t2;
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
+        tile.store(grad_attn_mask_ptr + row * grad_attn_mask_stride, p, grad_attn_mask_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
-      tile.store(grad_attn_mask_ptr + row * grad_attn_mask_stride, p, grad_attn_mask_out, live);
     }
   }
 }

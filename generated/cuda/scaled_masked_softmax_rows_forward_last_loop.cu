@@ -23,54 +23,53 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_last_loop(AVO_PARAMETERS(X, T
     const bool live = row < M;
     const int64_t last = live ? last_ptr[row] : int64_t(0);
     C max_score = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    RowSum<C, V> sum_shifted;
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
+      const C max_score_before = max_score;
       tile.each([&](int p, int j, bool) {
         const C score = x_vec[p][j] * scale;
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
         max_score = m_max(max_score, score_);
       });
-    }
-    row_reduce<Max, T, kBlock>(scratch, turn, max_score);
-    RowSum<C, V> sum_shifted;
-    for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<X, V> x_vec[P];
-      if (live)
-        tile.load(x_vec, x_ptr + row * x_stride);
-      else
-        clear(x_vec);
+      const C max_score_here = max_score == lowest<C>() ? C(0) : max_score;
+      sum_shifted.total *= m_exp<A>(max_score_before - max_score_here);
       tile.each([&](int p, int j, bool whole) {
         const C score = x_vec[p][j] * scale;
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
-        const C shifted = m_exp<A>(score_ - max_score);
+        const C shifted = m_exp<A>(score_ - max_score_here);
         sum_shifted.add(shifted, j, whole);
       });
     }
+    const C max_score_here = max_score;
+    row_reduce<Max, T, kBlock>(scratch, turn, max_score);
+    sum_shifted.total *= m_exp<A>(max_score_here - max_score);
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
     const C t1 = m_recip(sum_shifted.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C score = x_vec[p][j] * scale;
-        const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
-        const C shifted = m_exp<A>(score_ - max_score);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C score = x_vec[p][j] * scale;
+          const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
+          const C shifted = m_exp<A>(score_ - max_score);
+          y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

@@ -28,7 +28,7 @@ AVO_INLINE void softcap_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
     const C t1 = m_recip(cap);
     const C t2 = -statistic0;
     RowSum<C, V> t3;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> grad_vec[P];
       if (live)
@@ -45,9 +45,8 @@ AVO_INLINE void softcap_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t3.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
@@ -58,14 +57,17 @@ AVO_INLINE void softcap_softmax_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C t4 = m_tanh(m_quotient<A>(x_vec[p][j], cap, t1));
-        const C shifted = m_exp<A>(m_fma(cap, t4, t2));
-        grad_x_out[j] = m_quotient<A>(m_fma(-t4, t4, C(1.0)) * (cap * (shifted * m_fma(statistic1, grad_vec[p][j], t3.total))), cap, t1);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C t4 = m_tanh(m_quotient<A>(x_vec[p][j], cap, t1));
+          const C shifted = m_exp<A>(m_fma(cap, t4, t2));
+          grad_x_out[j] = m_quotient<A>(m_fma(-t4, t4, C(1.0)) * (cap * (shifted * m_fma(statistic1, grad_vec[p][j], t3.total))), cap, t1);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

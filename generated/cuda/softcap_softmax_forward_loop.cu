@@ -24,50 +24,49 @@ AVO_INLINE void softcap_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C t1 = m_recip(cap);
     C t2 = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    RowSum<C, V> sum_shifted;
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
+      const C t2_before = t2;
       tile.each([&](int p, int j, bool) {
         t2 = m_max(t2, cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)));
       });
-    }
-    row_reduce<Max, T, kBlock>(scratch, turn, t2);
-    RowSum<C, V> sum_shifted;
-    for (int64_t column = 0; column < N; column += T * V) {
-      const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      Vec<X, V> x_vec[P];
-      if (live)
-        tile.load(x_vec, x_ptr + row * x_stride);
-      else
-        clear(x_vec);
+      const C t2_here = t2 == lowest<C>() ? C(0) : t2;
+      sum_shifted.total *= m_exp<A>(t2_before - t2_here);
       tile.each([&](int p, int j, bool whole) {
-        const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
+        const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2_here);
         sum_shifted.add(shifted, j, whole);
       });
     }
+    const C t2_here = t2;
+    row_reduce<Max, T, kBlock>(scratch, turn, t2);
+    sum_shifted.total *= m_exp<A>(t2_here - t2);
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
     const C t3 = m_recip(sum_shifted.total);
     if (live && thread == 0 && statistic0_ptr) statistic0_ptr[row] = t2;
     if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t3;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
-        y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t3);
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
+          y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t3);
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

@@ -21,7 +21,7 @@ AVO_INLINE void softmax_backward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     RowSum<C, V> t1;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
@@ -38,9 +38,8 @@ AVO_INLINE void softmax_backward_loop(AVO_PARAMETERS(X, T)) {
       });
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -51,12 +50,15 @@ AVO_INLINE void softmax_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - t1.total);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - t1.total);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

@@ -27,7 +27,7 @@ AVO_INLINE void softmax_with_sink_backward_loop(AVO_PARAMETERS(X, T)) {
     const C share = own_ / statistic1;
     const C t1 = -share;
     RowSum<C, V> along_y;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> y_vec[P];
       if (live)
@@ -46,9 +46,8 @@ AVO_INLINE void softmax_with_sink_backward_loop(AVO_PARAMETERS(X, T)) {
     row_reduce<Sum, T, kBlock>(scratch, turn, along_y.total);
     const C t2 = t1 * along_y.total;
     if (live && thread == 0 && grad_sink_ptr) grad_sink_ptr[row] = t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> y_vec[P];
       if (live)
         tile.load(y_vec, y_ptr + row * y_stride);
@@ -59,12 +58,15 @@ AVO_INLINE void softmax_with_sink_backward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(grad_vec, grad_ptr + row * grad_stride);
       else
         clear(grad_vec);
-      C grad_x_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y.total);
+      for (int p = 0; p < P; ++p) {
+        C grad_x_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          grad_x_out[j] = y_vec[p][j] * (grad_vec[p][j] - along_y.total);
+        }
+        tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
       }
-      tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }
   }
 }

@@ -24,7 +24,7 @@ AVO_INLINE void softmax_with_sink_forward_loop(AVO_PARAMETERS(X, T)) {
     const bool live = row < M;
     const C sink = live ? sink_ptr[row] : C(0);
     C max_x = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -39,7 +39,7 @@ AVO_INLINE void softmax_with_sink_forward_loop(AVO_PARAMETERS(X, T)) {
     const C largest = m_max(sink, max_x);
     const C t1 = m_exp<A>(sink - largest);
     RowSum<C, V> sum_shifted;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> x_vec[P];
       if (live)
@@ -56,21 +56,23 @@ AVO_INLINE void softmax_with_sink_forward_loop(AVO_PARAMETERS(X, T)) {
     const C t3 = m_recip(t2);
     if (live && thread == 0 && own_ptr) own_ptr[row] = t1;
     if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t2;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> x_vec[P];
       if (live)
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      C y_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp<A>(x_vec[p][j] - largest);
-        y_out[j] = m_quotient<A>(shifted, t2, t3);
+      for (int p = 0; p < P; ++p) {
+        C y_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C shifted = m_exp<A>(x_vec[p][j] - largest);
+          y_out[j] = m_quotient<A>(shifted, t2, t3);
+        }
+        tile.store(y_ptr + row * y_stride, p, y_out, live);
       }
-      tile.store(y_ptr + row * y_stride, p, y_out, live);
     }
   }
 }

@@ -22,7 +22,7 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward_loop(AVO_PARAMETERS(X, T)) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     C t1 = lowest<C>();
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
       Vec<X, V> up_vec[P];
       if (live)
@@ -42,9 +42,8 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward_loop(AVO_PARAMETERS(X, T)) {
     const C scale = m_round_f32(m_max(t1 / C(448.0), C(4.359654017857143e-06)));
     const C t2 = m_recip(scale);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;
-    for (int64_t column = 0; column < N; column += T * V) {
+    for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
-      constexpr int p = 0;
       Vec<X, V> up_vec[P];
       if (live)
         tile.load(up_vec, up_ptr + row * up_stride);
@@ -55,13 +54,16 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(gate_vec, gate_ptr + row * gate_stride);
       else
         clear(gate_vec);
-      C q_out[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const C q = m_quotient<A>(up_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]), scale, t2);
-        q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+      for (int p = 0; p < P; ++p) {
+        C q_out[V];
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          const C q = m_quotient<A>(up_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]), scale, t2);
+          q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
+        }
+        tile.store(q_ptr + row * q_stride, p, q_out, live);
       }
-      tile.store(q_ptr + row * q_stride, p, q_out, live);
     }
   }
 }
