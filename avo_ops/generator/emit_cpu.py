@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..definitions.record import OpDef
-from .ir import LEAVES, PRIMITIVES, Node, Span
+from .ir import LEAVES, PRIMITIVES, Graph, Node, Span, read_whole
 from .plan import Case
 from .product import CpuKernel
 from .render import Body, Names, formula_comment, identifier, row_level, summand
@@ -73,8 +73,9 @@ class _Kernel:
         self.by_row = self.last > 0 or self.by_runs
         self.column = "c" if self.by_row else "c0 + c"  # of the first of a vector's elements
         loads = [n for n in self.nodes if n.op == "load"]
-        self.row_loads = [n for n in loads if n.span == Span.BOTH]
-        self.column_loads = [n for n in loads if n.span == Span.COLS]
+        whole = read_whole(case.graph.results.values())
+        self.row_loads = [n for n in loads if n.span == Span.BOTH and n.index in whole]
+        self.column_loads = [n for n in loads if n.span == Span.COLS and n.index in whole]
         self.statistics = [n for n in loads if n.span == Span.ROWS]
         self.numbers = [n for n in loads if n.span == Span.NONE]
         self.scalars = [n for n in self.nodes if n.op == "scalar"]
@@ -87,9 +88,8 @@ class _Kernel:
         if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):
             raise TraceError(f"{case.name}: only a plain sum over the rows can be a result")
         # Inputs, then results other than sums; sums go through the partials.
-        self.operands = [
-            n.attr for n in (*self.row_loads, *self.column_loads, *self.statistics, *self.numbers)
-        ]
+        by_span = [n for span in (Span.BOTH, Span.COLS, Span.ROWS, Span.NONE) for n in loads if n.span == span]
+        self.operands = [n.attr for n in by_span]
         self.operands += [*self.stores, *self.row_stores]
         self.names = Names(
             {f"{o}_{what}" for o in self.operands for what in ("row", "columns")}
@@ -330,6 +330,10 @@ class _Kernel:
             if node.index in known:
                 continue
             name = self.names.of(node)
+            if node.op == "pick":
+                out += self._pick(name, node, known)
+                known[node.index] = name
+                continue
             lines, (value,) = Body(self.names, known, "const C", element=False, keep={node.index}).emit(
                 [node]
             )
@@ -337,6 +341,25 @@ class _Kernel:
             out.append(f"    const {'auto' if node.is_mask else 'C'} {name} = {value};")
             known[node.index] = name
         return out
+
+    def _pick(self, name: str, node: Node, known: dict[int, str]) -> list[str]:
+        """The value in the one column that an integer of the row names."""
+        value, place = node.args[0], identifier(node.args[1].attr)
+        spelled = dict(known)
+        for n in Graph({"": value}).nodes():
+            if n.op == "column":
+                spelled[n.index] = f"C({place})"
+            elif n.op == "load" and n.span & Span.COLS:
+                row = "row" if n.span == Span.BOTH else "0"
+                spelled[n.index] = f"load_element<C>(a, {self._operand(n.attr)}, {row}, {place})"
+        lines, (text,) = Body(self.names.scope(), spelled, "const C", element=False).emit([value])
+        return [
+            f"    C {name}(0);",
+            f"    if ({place} >= 0 && {place} < a->N) {{",
+            *(f"      {line}" for line in lines),
+            f"      {name} = {text};",
+            "    }",
+        ]
 
     def _loads(
         self, k: int, roots: Sequence[Node], known: dict[int, str], names: Names

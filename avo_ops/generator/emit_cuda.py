@@ -10,7 +10,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from ..plan_file import ANY, symbol_of
 from . import schedule
-from .ir import PRIMITIVES, REDUCTIONS, Builder, Graph, Node, Span
+from .ir import PRIMITIVES, REDUCTIONS, Builder, Graph, Node, Span, read_whole
 from .plan import Argument, Case, Op, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
@@ -34,6 +34,7 @@ class Emitter:
     usual: set[str] = field(default_factory=set)  # names of the families of cases that are not rare
     with_sums: bool = False
     most_loads: int = 0
+    loop: dict[int, Tile] = field(default_factory=dict)  # by the size of an element
     held: int = 0  # of runs: operands that the cases of an op hold in registers
     pairs: tuple[tuple[str, str], ...] = PAIRS
 
@@ -88,7 +89,9 @@ class Emitter:
             return self._of_groups(case, op)
         # Cases that differ in the wanted gradients alone give each row the same threads, and so the same bits.
         self.with_sums = any(_reduces_both_ways(c.graph) for c in op.cases)
-        self.most_loads = max(Features.of(c.graph).row_loads for c in op.cases) if self.with_sums else 0
+        every = [Features.of(c.graph) for c in op.cases]
+        self.most_loads = max(f.row_loads for f in every) if self.with_sums else 0
+        self.loop = schedule.loop_tiles(every)
         features = self._features(graph)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
@@ -150,6 +153,7 @@ class Emitter:
         """Rows as elsewhere; sums over the rows by a kernel that has a row for each run of columns."""
         self.with_sums, self.most_loads = False, 0
         self.held = max(_read_by_reductions(c.graph) for c in op.cases)
+        self.loop = schedule.loop_tiles([Features.of(c.graph) for c in op.cases])
         self.pairs = tuple(p for p in PAIRS if p[1] in ("f32", "f64")) if _is_unusual(case, op) else PAIRS
         rows = Graph({n: v for n, v in case.graph.results.items() if v.span & Span.ROWS})
         sums = Graph({n: v for n, v in case.graph.results.items() if not v.span & Span.ROWS})
@@ -229,7 +233,7 @@ class Emitter:
             elif kind == "cluster":
                 ladder = schedule.cluster_ladder(features, item, ITEM_SIZE[w or x], self.with_sums)
             elif kind == "loop":
-                ladder = (schedule.loop_tile(),)
+                ladder = (self.loop[item],)
             elif kind == "runs":
                 ladder = schedule.runs_ladder(item)
             else:
@@ -459,6 +463,7 @@ class _RowKernel:
         loads = [n for n in self.nodes if n.op == "load"]
         self.row_loads = [n for n in loads if n.span == Span.BOTH]
         self.column_loads = [n for n in loads if n.span == Span.COLS]
+        self.read_whole = read_whole(graph.results.values())
         self.statistics = [n for n in loads if n.span == Span.ROWS]
         self.numbers = [n for n in loads if n.span == Span.NONE]
         self.scalars = [n for n in self.nodes if n.op == "scalar"]
@@ -593,6 +598,8 @@ class _RowKernel:
             out.append("  let_next_kernel_begin();")
         if not self.looped and not self.by_runs:
             for n in self.column_loads:
+                if n.index not in self.read_whole:
+                    continue
                 held = self._held(n)
                 out += [
                     f"  Vec<W, V> {n.attr}_vec[{'P' if held else 'kAhead ? P : 1'}];",
@@ -601,7 +608,7 @@ class _RowKernel:
         for n in self.sums:
             out.append(f"  C {self._sum_name(n)}[P][V] = {{}};")
         if self.kind == "row" and self.last:
-            out.append("  begin_row<T, kBlock>();")
+            out.append("  announce_row<T, kBlock>();")
         out.append(f"  const BlockRows<T, kBlock> rows(blockIdx.{axis_rows}, gridDim.{axis_rows});")
         if not self.looped:
             out += self._fetch()
@@ -633,6 +640,8 @@ class _RowKernel:
             for n in filter(self._held, self.column_loads):
                 out.append(f"    Vec<W, V> {n.attr}_vec[P];")
                 out.append(f"    tile.load_runs({n.attr}_vec, {n.attr}_ptr + first_run, run);")
+        if self.kind == "row" and self.last:  # while the first row is on its way
+            out.append("    if (base == rows.first) await_row<T, kBlock>();")
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
@@ -792,6 +801,10 @@ class _RowKernel:
             if node.index in known:
                 continue
             name = self.names.of(node)
+            if node.op == "pick":
+                out += self._pick(name, node, known)
+                known[node.index] = name
+                continue
             lines, (value,) = Body(
                 self.names, known, "const C", approximate="<A>", element=False, keep={node.index}
             ).emit([node])
@@ -799,6 +812,26 @@ class _RowKernel:
             out.append(f"    const {'auto' if node.is_mask else 'C'} {name} = {value};")
             known[node.index] = name
         return out
+
+    def _pick(self, name: str, node: Node, known: dict[int, str]) -> list[str]:
+        """The value in the one column that an integer of the row names."""
+        value, place = node.args[0], identifier(node.args[1].attr)
+        spelled = dict(known)
+        for n in Graph({"": value}).nodes():
+            if n.op == "column":
+                spelled[n.index] = f"C({place})"
+            elif n.op == "load" and n.span & Span.COLS:
+                row = f"row * {n.attr}_stride + " if n.span == Span.BOTH else ""
+                spelled[n.index] = f"C(widen({n.attr}_ptr[{row}{place}]))"
+        scope = self.names.scope()
+        lines, (text,) = Body(scope, spelled, "const C", approximate="<A>", element=False).emit([value])
+        return [
+            f"    C {name} = C(0);",
+            f"    if (live && {place} >= 0 && {place} < N) {{",
+            *(f"      {line}" for line in lines),
+            f"      {name} = {text};",
+            "    }",
+        ]
 
     def _join(self, known: dict[int, str]) -> list[str]:
         """What is made of several operands of the row before all else, stored and kept."""

@@ -135,6 +135,7 @@ NARROW_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in NAR
 
 MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
 REDUCTIONS = ("sum", "prod", "amax", "amin")
+# Beside these, pick(value, place) is the value in the column that an integer of the row names, and 0 if there is none.
 LEAVES = ("load", "scalar", "const", "size", "column")
 
 
@@ -195,7 +196,7 @@ class Builder:
         union = Span.NONE
         for a in args:
             union |= a.span
-        return union & ~attr if op in REDUCTIONS else union
+        return union & ~(attr if op in REDUCTIONS else Span.COLS if op == "pick" else Span.NONE)
 
     def label(self, node: Node, name: str | None) -> None:
         """Give a node the author's name for it. A label only: equality and results do not depend on it."""
@@ -242,6 +243,18 @@ def walk(roots: Iterable[Node]) -> Iterator[Node]:
             stack.extend((a, False) for a in reversed(node.args))
 
 
+def read_whole(roots: Iterable[Node]) -> set[int]:
+    """The nodes under ``roots`` of which more than single columns are picked, by index."""
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo:
+        node = todo.pop()
+        if node.index not in seen:
+            seen.add(node.index)
+            todo += node.args if node.op != "pick" else node.args[1:]
+    return seen
+
+
 def uses(roots: Iterable[Node]) -> dict[int, int]:
     """How many operands (and results) refer to each node."""
     roots = list(roots)
@@ -271,6 +284,8 @@ def verify(graph: Graph) -> None:
                 and bool(node.args[0].span & node.attr)
             )
             ok = ok and not node.args[0].is_mask
+        elif node.op == "pick":
+            ok = len(node.args) == 2 and not node.args[0].is_mask and _is_of_row(node.args[1])
         elif node.op in PRIMITIVES:
             ok = len(node.args) == arity[node.op]
             wants_mask = MASK_OPERANDS.get(node.op, ())
@@ -282,6 +297,10 @@ def verify(graph: Graph) -> None:
     for name, node in graph.results.items():
         if node.is_mask:
             raise VerifyError(f"result {name!r} is a mask")
+
+
+def _is_of_row(node: Node) -> bool:
+    return node.op == "load" and node.span == Span.ROWS
 
 
 def evaluate(graph: Graph, values: dict[str, torch.Tensor], rows: int, cols: int) -> dict[str, torch.Tensor]:
@@ -301,6 +320,10 @@ def evaluate(graph: Graph, values: dict[str, torch.Tensor], rows: int, cols: int
         elif node.is_reduction:
             dim = 0 if node.attr == Span.ROWS else 1
             value = getattr(torch, node.op)(args[0], dim, keepdim=True)
+        elif node.op == "pick":
+            value, place = args[0].expand(rows, cols), args[1].long()
+            inside = (place >= 0) & (place < cols)
+            value = torch.where(inside, value.gather(1, place.clamp(0, cols - 1)), 0.0)
         else:
             value = TORCH[node.op](*args)
         done[node.index] = value

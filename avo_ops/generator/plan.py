@@ -17,7 +17,15 @@ import torch
 from ..definitions.record import OpDef
 from .ir import NARROW_NAMES, Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
-from .simplify import contract, keep_means_in_range, local_rules, rebuild, regroup_powers, split_sums
+from .simplify import (
+    contract,
+    keep_means_in_range,
+    local_rules,
+    pick_columns,
+    rebuild,
+    regroup_powers,
+    split_sums,
+)
 from .trace import Operand, Packed, TraceError, trace
 
 
@@ -205,7 +213,10 @@ def _joint(
             grads=grads,
             gradient=stated,
         )
-        return lower(traced, builder), traced.detaches
+        graph = lower(traced, builder)
+        # The columns of a run are no places in a tensor.
+        integers = record.integers if record.columns.rule != "groups" else ()
+        return pick_columns(builder, graph, integers), traced.detaches
     except TraceError as error:
         raise _located(record, error) from error
 
@@ -488,7 +499,7 @@ def pointwise_graph(record: OpDef) -> Graph:
     builder = Builder(rules=local_rules)
     joint, _ = _joint(record, arguments, pattern, (), builder)
     graph = _case_graph(builder, joint.results)
-    knows_place = [n for n in graph.nodes() if n.is_reduction or n.op in ("size", "column")]
+    knows_place = [n for n in graph.nodes() if n.is_reduction or n.op in ("size", "column", "pick")]
     if knows_place:
         raise _located(
             record,

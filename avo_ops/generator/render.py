@@ -12,12 +12,12 @@ from .ir import PRIMITIVES, Node, Span, uses
 _RESERVED = frozenset(
     """
     A BlockBuffers BlockRows C K M Max Min N P Product R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
-    X a accuracy_t alignas aligned alignof and and_eq asm auto avo base begin_row bf16 bitand bitor blockDim
+    X a accuracy_t alignas aligned alignof and and_eq announce_row asm auto avo await_row base bf16 bitand bitor blockDim
     blockIdx block_end body bool break buffer c c0 c_begin c_end case catch chain char chunk class clear
     close_row col_begin col_end column compl compute_t concept const consteval constexpr constinit continue copy
     count decltype default delete do double dynamic_cast else enum exists explicit export extern f16 f32 f64
     false fetch finish_column first float for friend goto gridDim groups hamax hamin highest hprod hsum if inline int
-    int64_t j kAhead kBlock kN kSumBlock kVector linux live load_panel load_row load_stat long lowest mutable n
+    int64_t j kAhead kBlock kN kSumBlock kVector linux live load_element load_panel load_row load_stat long lowest mutable n
     namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p panel part partial_row
     partials private protected public quiet_nan register requires return row row_begin row_end row_reduce rows
     scratch shared short signed sizeof starts_at_chunk static static_assert static_cast step store_panel
@@ -207,6 +207,6 @@ def row_level(nodes: Iterable[Node], roots: Iterable[Node], phase: dict[int, int
             u.span & Span.COLS or u.is_reduction or phase[u.index] > phase[n.index]
             for u in users.get(n.index, [])
         )
-        if later or n.index in result or count[n.index] > 1 or n.name:
+        if later or n.op == "pick" or n.index in result or count[n.index] > 1 or n.name:
             wanted.setdefault(phase[n.index], []).append(n)
     return wanted

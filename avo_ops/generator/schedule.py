@@ -6,6 +6,7 @@ A schedule decides speed, never a result other than through the thread map and t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .ir import Graph, Span
@@ -284,9 +285,19 @@ def column_tile() -> Tile:
     return Tile(threads=32, vectors=1, block=256, min_blocks=4, max_n=0, persist=4)
 
 
-def loop_tile() -> Tile:
-    """Rows wider than the registers: one block a row, which reads the row again in each phase (from L2, mostly)."""
-    return Tile(threads=512, vectors=2, block=512, min_blocks=2, max_n=0)
+def loop_tiles(cases: Sequence[Features]) -> dict[int, Tile]:
+    """Rows wider than the registers: one block a row, which reads the row again in each phase (from L2, mostly).
+
+    One tile for each size of an element, the same for all cases of an op, whose rows have the same threads.
+    """
+    if not any(c.row_stores for c in cases):
+        tile = Tile(threads=256, vectors=4, block=256, min_blocks=5, max_n=0)
+    elif max(c.row_loads for c in cases) == 1:
+        tile = Tile(threads=1024, vectors=4, block=1024, min_blocks=1, max_n=0)
+    else:
+        tile = Tile(threads=512, vectors=4, block=512, min_blocks=2, max_n=0)
+    wide = Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
+    return {item: wide if item == 8 else tile for item in ITEM_SIZE.values()}
 
 
 def runs_ladder(item: int) -> tuple[Tile, ...]:

@@ -202,6 +202,26 @@ def phase_of(
     return phase
 
 
+def pick_columns(b: Builder, graph: Graph, integers: Collection[str]) -> Graph:
+    """The graph with row sums of values but for one column, which an integer of the row names, as loads of that column."""
+
+    def change(node: Node, args: tuple[Node, ...]) -> Node | None:
+        if node.op != "sum" or node.attr != Span.COLS or args[0].op != "where":
+            return None
+        where, value, rest = args[0].args
+        if where.op != "eq" or not (is_const(rest, 0.0) or is_const(rest, -0.0)):
+            return None
+        place = next((a for a in where.args if a.op == "load" and a.attr in integers), None)
+        if place is None or all(a.op != "column" for a in where.args):
+            return None
+        if any(n.op == "uniform" for n in Graph({"": value}).nodes()):
+            return None
+        b.source, b.name = node.source, node.name
+        return b.make("pick", value, place)
+
+    return rebuild(b, graph, change)
+
+
 def online_phases(nodes: list[Node], online: Mapping[int, Node]) -> dict[int, int]:
     """Phases where a sum that is ``online`` ends with the maximum that it is taken from."""
     given: dict[int, int] = {}

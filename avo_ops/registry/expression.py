@@ -76,6 +76,12 @@ class Space:
     def dims(self, axis: str) -> tuple[int, ...]:
         return self.rows if axis == "M" else self.columns
 
+    @property
+    def numbers(self) -> Tensor:
+        """Those of the columns."""
+        sizes = [s if d in self.columns else 1 for d, s in enumerate(self.sizes)]
+        return torch.arange(self.extent("N"), device=self.device).reshape(sizes)
+
     def extent(self, axis: str) -> Any:
         product: Any = 1
         for d in self.dims(axis):
@@ -144,8 +150,11 @@ class Expression:
                 return number
             return torch.full((), number, dtype=space.dtype, device=space.device)
         if op == "column":
-            sizes = [s if d in space.columns else 1 for d, s in enumerate(space.sizes)]
-            return torch.arange(space.extent("N"), device=space.device).reshape(sizes)
+            return space.numbers
+        if op == "pick":  # the value in one column, or 0
+            value, place = operands
+            here = torch.where(space.numbers == place, value, 0.0)
+            return here.sum(space.columns, keepdim=True) if space.columns else here
         if op in _REDUCTIONS:
             value = operands[0]
             shift = len(space.sizes) - value.dim()

@@ -25,40 +25,38 @@ AVO_KERNEL void cross_entropy_rows_forward(AVO_PARAMETERS) {
       const int64_t target = load_whole_number(a, 1, row);
       const auto t1 = m_eq(C(target), ignore_index);
       const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+      C t3(0);
+      if (target >= 0 && target < a->N) {
+        t3 = load_element<C>(a, 0, row, target);
+      }
       V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
       sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         largest_lanes[chain] = part.amax(largest_lanes[chain], x);
       });
       const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
-      V t3_lanes(C(0));
+      const C of_target = t3 - largest;
       V t4_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t3_block = V(C(0));
         V t4_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          const V column = numbers_from<C>(c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          t3_block = part.sum(t3_block, exponential);
-          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), x, V(C(0.0))));
+          t4_block = part.sum(t4_block, exponential);
         });
-        t3_lanes = t3_lanes + t3_block;
         t4_lanes = t4_lanes + t4_block;
       }
-      const C t3 = hsum(t3_lanes);
       const C t4 = hsum(t4_lanes);
-      const C log_sum = m_log(t3);
+      const C log_sum = m_log(t4);
       const C log_sum_exp = largest + log_sum;
-      const C of_target = t4 - largest;
       const C loss = log_sum - of_target;
       const C loss_ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss);
       const C loss__ = m_where(t2, loss_, quiet_nan<C>());
       const C t5 = m_where(t1, C(0.0), loss__);
       store_stat<C>(a, 2, row, t5);
       store_stat<C>(a, 3, row, largest);
-      store_stat<C>(a, 4, row, t3);
+      store_stat<C>(a, 4, row, t4);
       store_stat<C>(a, 5, row, log_sum_exp);
       store_stat<C>(a, 6, row, C(0.0));
     }
@@ -80,49 +78,47 @@ AVO_KERNEL void cross_entropy_rows_forward_yes(AVO_PARAMETERS) {
       const int64_t target = load_whole_number(a, 1, row);
       const auto t1 = m_eq(C(target), ignore_index);
       const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-      const C share = label_smoothing / C(N);
       const C of_target = C(1.0) - label_smoothing;
+      C t3(0);
+      if (target >= 0 && target < a->N) {
+        t3 = load_element<C>(a, 0, row, target);
+      }
+      const C share = label_smoothing / C(N);
       V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
       sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         largest_lanes[chain] = part.amax(largest_lanes[chain], x);
       });
       const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
-      V t3_lanes(C(0));
-      V sum_centred_lanes(C(0));
+      const C of_target_ = t3 - largest;
       V t4_lanes(C(0));
+      V sum_centred_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t3_block = V(C(0));
-        V sum_centred_block = V(C(0));
         V t4_block = V(C(0));
+        V sum_centred_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          const V column = numbers_from<C>(c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          t3_block = part.sum(t3_block, exponential);
+          t4_block = part.sum(t4_block, exponential);
           sum_centred_block = part.sum(sum_centred_block, centred);
-          t4_block = part.sum(t4_block, m_where(m_eq(V(C(target)), column), x, V(C(0.0))));
         });
-        t3_lanes = t3_lanes + t3_block;
-        sum_centred_lanes = sum_centred_lanes + sum_centred_block;
         t4_lanes = t4_lanes + t4_block;
+        sum_centred_lanes = sum_centred_lanes + sum_centred_block;
       }
-      const C t3 = hsum(t3_lanes);
-      const C sum_centred = hsum(sum_centred_lanes);
       const C t4 = hsum(t4_lanes);
-      const C log_sum = m_log(t3);
+      const C sum_centred = hsum(sum_centred_lanes);
+      const C log_sum = m_log(t4);
       const C log_sum_exp = largest + log_sum;
-      const C others = m_fma(log_sum, C(N), -sum_centred);
-      const C of_target_ = t4 - largest;
       const C loss = log_sum - of_target_;
-      const C loss_ = m_fma(share, others, loss * of_target);
+      const C others = m_fma(log_sum, C(N), -sum_centred);
+      const C loss_ = m_fma(of_target, loss, share * others);
       const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
       const C loss___ = m_where(t2, loss__, quiet_nan<C>());
       const C t5 = m_where(t1, C(0.0), loss___);
       store_stat<C>(a, 2, row, t5);
       store_stat<C>(a, 3, row, largest);
-      store_stat<C>(a, 4, row, t3);
+      store_stat<C>(a, 4, row, t4);
       store_stat<C>(a, 5, row, log_sum_exp);
       store_stat<C>(a, 6, row, C(0.0));
     }
@@ -136,7 +132,6 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(AVO_PARAMETERS) {
   const int64_t N = a->N;
   const C ignore_index = C(a->scalars[0]);
   const C z_loss = C(a->scalars[1]);
-  const C* weight_row = load_row<C>(a, 1, 0, 0, N, buffer(1));
   for (RowPanel panel(a, row_begin, row_end); panel.begin < panel.end; panel.advance()) {
     load_panel<C>(a, 0, panel, buffer(0));
     for (int64_t row = panel.begin; row < panel.end; ++row) {
@@ -144,50 +139,44 @@ AVO_KERNEL void cross_entropy_rows_forward_weight(AVO_PARAMETERS) {
       const int64_t target = load_whole_number(a, 2, row);
       const auto t1 = m_eq(C(target), ignore_index);
       const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+      C t3(0);
+      if (target >= 0 && target < a->N) {
+        t3 = load_element<C>(a, 0, row, target);
+      }
+      C t4(0);
+      if (target >= 0 && target < a->N) {
+        t4 = load_element<C>(a, 1, 0, target);
+      }
       V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
       sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         largest_lanes[chain] = part.amax(largest_lanes[chain], x);
       });
       const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
-      V t3_lanes(C(0));
-      V t4_lanes(C(0));
+      const C of_target = t3 - largest;
       V t5_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t3_block = V(C(0));
-        V t4_block = V(C(0));
         V t5_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
-          const V column = numbers_from<C>(c);
-          const V weight = part.load(weight_row + c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          const auto t6 = m_eq(V(C(target)), column);
-          t3_block = part.sum(t3_block, exponential);
-          t4_block = part.sum(t4_block, m_where(t6, x, V(C(0.0))));
-          t5_block = part.sum(t5_block, m_where(t6, weight, V(C(0.0))));
+          t5_block = part.sum(t5_block, exponential);
         });
-        t3_lanes = t3_lanes + t3_block;
-        t4_lanes = t4_lanes + t4_block;
         t5_lanes = t5_lanes + t5_block;
       }
-      const C t3 = hsum(t3_lanes);
-      const C t4 = hsum(t4_lanes);
       const C t5 = hsum(t5_lanes);
-      const C log_sum = m_log(t3);
-      const C log_sum_exp = largest + log_sum;
-      const C of_target = t4 - largest;
+      const C log_sum = m_log(t5);
       const C loss = log_sum - of_target;
-      const C loss_ = loss * t5;
-      const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
-      const C loss___ = m_where(t2, loss__, quiet_nan<C>());
-      const C t6 = m_where(t1, C(0.0), loss___);
+      const C log_sum_exp = largest + log_sum;
+      const C loss_ = m_fma(loss, t4, z_loss * (log_sum_exp * log_sum_exp));
+      const C loss__ = m_where(t2, loss_, quiet_nan<C>());
+      const C t6 = m_where(t1, C(0.0), loss__);
       store_stat<C>(a, 3, row, t6);
       store_stat<C>(a, 4, row, largest);
-      store_stat<C>(a, 5, row, t3);
+      store_stat<C>(a, 5, row, t5);
       store_stat<C>(a, 6, row, log_sum_exp);
-      store_stat<C>(a, 7, row, t5);
+      store_stat<C>(a, 7, row, t4);
     }
   }
 }
@@ -208,64 +197,60 @@ AVO_KERNEL void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS) {
       const int64_t target = load_whole_number(a, 2, row);
       const auto t1 = m_eq(C(target), ignore_index);
       const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-      const C share = label_smoothing / C(N);
       const C t3 = C(1.0) - label_smoothing;
+      C t4(0);
+      if (target >= 0 && target < a->N) {
+        t4 = load_element<C>(a, 0, row, target);
+      }
+      C t5(0);
+      if (target >= 0 && target < a->N) {
+        t5 = load_element<C>(a, 1, 0, target);
+      }
+      const C share = label_smoothing / C(N);
       V largest_lanes[2] = {V(lowest<C>()), V(lowest<C>())};
       sweep_pairs<C>(0, N, [&](int64_t c, auto part, auto chain) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         largest_lanes[chain] = part.amax(largest_lanes[chain], x);
       });
       const C largest = hamax(Whole::amax(largest_lanes[0], largest_lanes[1]));
-      V t4_lanes(C(0));
+      const C of_target = t4 - largest;
+      V t6_lanes(C(0));
       V sum_weight_lanes(C(0));
       V sum_weighted_lanes(C(0));
-      V t5_lanes(C(0));
-      V t6_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
-        V t4_block = V(C(0));
+        V t6_block = V(C(0));
         V sum_weight_block = V(C(0));
         V sum_weighted_block = V(C(0));
-        V t5_block = V(C(0));
-        V t6_block = V(C(0));
         sweep<C>(c0, block_end(c0, N), [&](int64_t c, auto part) AVO_LAMBDA {
           const V x = part.load(x_row + c);
           const V weight = part.load(weight_row + c);
-          const V column = numbers_from<C>(c);
           const V centred = x - V(largest);
           const V exponential = m_exp(centred);
-          const auto t7 = m_eq(V(C(target)), column);
-          t4_block = part.sum(t4_block, exponential);
+          t6_block = part.sum(t6_block, exponential);
           sum_weight_block = part.sum(sum_weight_block, weight);
           sum_weighted_block = part.sum(sum_weighted_block, weight, centred);
-          t5_block = part.sum(t5_block, m_where(t7, x, V(C(0.0))));
-          t6_block = part.sum(t6_block, m_where(t7, weight, V(C(0.0))));
         });
-        t4_lanes = t4_lanes + t4_block;
+        t6_lanes = t6_lanes + t6_block;
         sum_weight_lanes = sum_weight_lanes + sum_weight_block;
         sum_weighted_lanes = sum_weighted_lanes + sum_weighted_block;
-        t5_lanes = t5_lanes + t5_block;
-        t6_lanes = t6_lanes + t6_block;
       }
-      const C t4 = hsum(t4_lanes);
+      const C t6 = hsum(t6_lanes);
       const C sum_weight = hsum(sum_weight_lanes);
       const C sum_weighted = hsum(sum_weighted_lanes);
-      const C t5 = hsum(t5_lanes);
-      const C t6 = hsum(t6_lanes);
-      const C log_sum = m_log(t4);
+      const C log_sum = m_log(t6);
       const C log_sum_exp = largest + log_sum;
-      const C others = m_fma(log_sum, sum_weight, -sum_weighted);
-      const C of_target = t5 - largest;
       const C loss = log_sum - of_target;
-      const C loss_ = loss * t6;
-      const C loss__ = m_fma(share, others, loss_ * t3);
+      const C loss_ = loss * t5;
+      const C others = m_fma(log_sum, sum_weight, -sum_weighted);
+      const C loss__ = m_fma(t3, loss_, share * others);
       const C loss___ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss__);
       const C loss____ = m_where(t2, loss___, quiet_nan<C>());
       const C t7 = m_where(t1, C(0.0), loss____);
       store_stat<C>(a, 3, row, t7);
       store_stat<C>(a, 4, row, largest);
-      store_stat<C>(a, 5, row, t4);
+      store_stat<C>(a, 5, row, t6);
       store_stat<C>(a, 6, row, log_sum_exp);
-      store_stat<C>(a, 7, row, t6);
+      store_stat<C>(a, 7, row, t5);
     }
   }
 }
@@ -356,16 +341,16 @@ AVO_KERNEL void cross_entropy_rows_backward_weight(AVO_PARAMETERS) {
       const C largest = load_stat<C>(a, 3, row);
       const C total_ = load_stat<C>(a, 4, row);
       const C log_sum_exp = load_stat<C>(a, 5, row);
-      const C statistic2 = load_stat<C>(a, 6, row);
+      const C statistic3 = load_stat<C>(a, 6, row);
       const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
-      const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, statistic2);
+      const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, statistic3);
       sweep<C>(0, n, [&](int64_t c, auto part) AVO_LAMBDA {
         const V x = part.load(x_row + c);
         const V column = numbers_from<C>(c0 + c);
         const V centred = x - V(largest);
         const V exponential = m_exp(centred);
-        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_where(m_eq(V(C(target)), column), V(statistic2), V(C(0.0))));
+        const V gradient = m_fma(m_quotient(exponential, V(total_), V(t2)), V(t3), -m_where(m_eq(V(C(target)), column), V(statistic3), V(C(0.0))));
         part.store(grad_x_row + c, m_where(m_ne(V(C(t1)), V(C(0))), V(C(0.0)), V(grad) * gradient));
       });
       close_row<C>(a, 7, row, c0, n, grad_x_row);
@@ -392,12 +377,12 @@ AVO_KERNEL void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS) {
       const C largest = load_stat<C>(a, 4, row);
       const C total_ = load_stat<C>(a, 5, row);
       const C log_sum_exp = load_stat<C>(a, 6, row);
-      const C statistic2 = load_stat<C>(a, 7, row);
+      const C statistic3 = load_stat<C>(a, 7, row);
       const auto t1 = m_eq(C(target), ignore_index);
       const C share = label_smoothing / C(N);
       const C t2 = m_recip(total_);
       const C t3 = z_loss * C(2.0);
-      const C of_target = (C(1.0) - label_smoothing) * statistic2;
+      const C of_target = (C(1.0) - label_smoothing) * statistic3;
       V sum_weight_lanes(C(0));
       for (int64_t c0 = 0; c0 < N; c0 += kSumBlock) {
         V sum_weight_block[2] = {V(C(0)), V(C(0))};

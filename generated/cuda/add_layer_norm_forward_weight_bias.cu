@@ -24,7 +24,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(AVO_PARAMETERS(X, W, T)) {
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
   Vec<W, V> bias_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P]) {
     if (row < M) {
@@ -47,6 +47,7 @@ AVO_INLINE void add_layer_norm_forward_weight_bias(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, residual_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     Vec<X, V> residual_out_vec[P];
 #pragma unroll
     for (int p = 0; p < P; ++p) {

@@ -19,7 +19,7 @@ AVO_INLINE void add_rms_norm_backward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&residual_out_to)[P], Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], C& rstd_to) {
     if (row < M) {
@@ -49,6 +49,7 @@ AVO_INLINE void add_rms_norm_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, residual_out_vec, grad_y_vec, grad_residual_out_vec, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       t1.add_product(grad_y_vec[p][j], rstd * residual_out_vec[p][j], j, whole);

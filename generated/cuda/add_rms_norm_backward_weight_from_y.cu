@@ -22,7 +22,7 @@ AVO_INLINE void add_rms_norm_backward_weight_from_y(AVO_PARAMETERS(X, W, T)) {
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&residual_out_to)[P], Vec<X, V> (&grad_y_to)[P], C& rstd_to) {
     if (row < M) {
@@ -50,6 +50,7 @@ AVO_INLINE void add_rms_norm_backward_weight_from_y(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, residual_out_vec, grad_y_vec, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C y = rstd * residual_out_vec[p][j];

@@ -19,7 +19,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P]) {
     if (row < M) {
@@ -42,6 +42,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, residual_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     Vec<X, V> residual_out_vec[P];
 #pragma unroll
     for (int p = 0; p < P; ++p) {

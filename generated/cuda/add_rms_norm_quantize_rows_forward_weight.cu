@@ -21,7 +21,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight(AVO_PARAMETERS(X, W, T
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P]) {
     if (row < M) {
@@ -44,6 +44,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight(AVO_PARAMETERS(X, W, T
     } else {
       fetch(row, x_vec, residual_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     Vec<X, V> residual_out_vec[P];
 #pragma unroll
     for (int p = 0; p < P; ++p) {

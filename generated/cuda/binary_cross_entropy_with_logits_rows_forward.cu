@@ -20,7 +20,7 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_forward(AVO_PARAMETERS(X, 
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&target_to)[P]) {
     if (row < M) {
@@ -43,6 +43,7 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_forward(AVO_PARAMETERS(X, 
     } else {
       fetch(row, x_vec, target_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const auto t2 = m_gt(x_vec[p][j], C(50.0));

@@ -2,12 +2,12 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_backward_weight
-#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, M, N
 #define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
   const compute_t<X>* __restrict__ grad_ptr, const compute_t<X>* __restrict__ largest_ptr, \
   const compute_t<X>* __restrict__ total_ptr, const compute_t<X>* __restrict__ log_sum_exp_ptr, \
-  const compute_t<X>* __restrict__ statistic2_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
+  const compute_t<X>* __restrict__ statistic3_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
   compute_t<X> ignore_index, compute_t<X> z_loss, int64_t M, int64_t N
 
 namespace avo {
@@ -22,7 +22,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(AVO_PARAMETERS(X, T)) {
   const bool whole = int64_t(column) + T * P * V <= N && starts_at_chunk<V>(x_ptr, x_stride) && starts_at_chunk<V>(grad_x_ptr, grad_x_stride);
   const auto body = [&](const auto& tile) {
     const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
-    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to, C& statistic2_to) {
+    const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to, C& statistic3_to) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         target_to = target_ptr[row];
@@ -30,7 +30,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(AVO_PARAMETERS(X, T)) {
         largest_to = largest_ptr[row];
         total_to = total_ptr[row];
         log_sum_exp_to = log_sum_exp_ptr[row];
-        statistic2_to = statistic2_ptr[row];
+        statistic3_to = statistic3_ptr[row];
       } else {
         clear(x_to);
         target_to = int64_t(0);
@@ -38,18 +38,18 @@ AVO_INLINE void cross_entropy_rows_backward_weight(AVO_PARAMETERS(X, T)) {
         largest_to = C(0);
         total_to = C(0);
         log_sum_exp_to = C(0);
-        statistic2_to = C(0);
+        statistic3_to = C(0);
       }
     };
     Vec<X, V> x_next[P];
-    C grad_next, largest_next, total_next, log_sum_exp_next, statistic2_next;
+    C grad_next, largest_next, total_next, log_sum_exp_next, statistic3_next;
     int64_t target_next;
-    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic2_next);
+    if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic3_next);
     for (int64_t base = rows.first; base < M; base += rows.step) {
       const int64_t row = base + rows.own;
       const bool live = row < M;
       Vec<X, V> x_vec[P];
-      C grad, largest, total_, log_sum_exp, statistic2;
+      C grad, largest, total_, log_sum_exp, statistic3;
       int64_t target;
       if constexpr (kAhead) {
         copy(x_vec, x_next);
@@ -58,14 +58,14 @@ AVO_INLINE void cross_entropy_rows_backward_weight(AVO_PARAMETERS(X, T)) {
         largest = largest_next;
         total_ = total_next;
         log_sum_exp = log_sum_exp_next;
-        statistic2 = statistic2_next;
-        fetch(row + rows.step, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic2_next);
+        statistic3 = statistic3_next;
+        fetch(row + rows.step, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic3_next);
       } else {
-        fetch(row, x_vec, target, grad, largest, total_, log_sum_exp, statistic2);
+        fetch(row, x_vec, target, grad, largest, total_, log_sum_exp, statistic3);
       }
       const auto t1 = m_eq(C(target), ignore_index);
       const C t2 = m_recip(total_);
-      const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, statistic2);
+      const C t3 = m_fma(z_loss * C(2.0), log_sum_exp, statistic3);
 #pragma unroll
       for (int p = 0; p < P; ++p) {
         if (!tile.reaches(p)) continue;
@@ -74,7 +74,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight(AVO_PARAMETERS(X, T)) {
         for (int j = 0; j < V; ++j) {
           const C centred = x_vec[p][j] - largest;
           const C exponential = m_exp<A>(centred);
-          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(tile.place(target) == tile.at(p, j), statistic2, C(0.0)));
+          const C gradient = m_fma(m_quotient<A>(exponential, total_, t2), t3, -m_where(tile.place(target) == tile.at(p, j), statistic3, C(0.0)));
           grad_x_out[j] = m_where(t1, C(0.0), grad * gradient);
         }
         tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);

@@ -2,12 +2,12 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_backward_weight_yes
-#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
 #define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
   const int64_t* __restrict__ target_ptr, const compute_t<X>* __restrict__ grad_ptr, \
   const compute_t<X>* __restrict__ largest_ptr, const compute_t<X>* __restrict__ total_ptr, \
-  const compute_t<X>* __restrict__ log_sum_exp_ptr, const compute_t<X>* __restrict__ statistic2_ptr, \
+  const compute_t<X>* __restrict__ log_sum_exp_ptr, const compute_t<X>* __restrict__ statistic3_ptr, \
   X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> label_smoothing, \
   compute_t<X> z_loss, int64_t M, int64_t N
 
@@ -24,9 +24,9 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W, T)) 
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
-  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to, C& statistic2_to) {
+  const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to, C& grad_to, C& largest_to, C& total_to, C& log_sum_exp_to, C& statistic3_to) {
     if (row < M) {
       tile.load(x_to, x_ptr + row * x_stride);
       target_to = target_ptr[row];
@@ -34,7 +34,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W, T)) 
       largest_to = largest_ptr[row];
       total_to = total_ptr[row];
       log_sum_exp_to = log_sum_exp_ptr[row];
-      statistic2_to = statistic2_ptr[row];
+      statistic3_to = statistic3_ptr[row];
     } else {
       clear(x_to);
       target_to = int64_t(0);
@@ -42,18 +42,18 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W, T)) 
       largest_to = C(0);
       total_to = C(0);
       log_sum_exp_to = C(0);
-      statistic2_to = C(0);
+      statistic3_to = C(0);
     }
   };
   Vec<X, V> x_next[P];
-  C grad_next, largest_next, total_next, log_sum_exp_next, statistic2_next;
+  C grad_next, largest_next, total_next, log_sum_exp_next, statistic3_next;
   int64_t target_next;
-  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic2_next);
+  if constexpr (kAhead) fetch(rows.first + rows.own, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic3_next);
   for (int64_t base = rows.first; base < M; base += rows.step) {
     const int64_t row = base + rows.own;
     const bool live = row < M;
     Vec<X, V> x_vec[P];
-    C grad, largest, total_, log_sum_exp, statistic2;
+    C grad, largest, total_, log_sum_exp, statistic3;
     int64_t target;
     if constexpr (kAhead) {
       copy(x_vec, x_next);
@@ -62,16 +62,17 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes(AVO_PARAMETERS(X, W, T)) 
       largest = largest_next;
       total_ = total_next;
       log_sum_exp = log_sum_exp_next;
-      statistic2 = statistic2_next;
-      fetch(row + rows.step, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic2_next);
+      statistic3 = statistic3_next;
+      fetch(row + rows.step, x_next, target_next, grad_next, largest_next, total_next, log_sum_exp_next, statistic3_next);
     } else {
-      fetch(row, x_vec, target, grad, largest, total_, log_sum_exp, statistic2);
+      fetch(row, x_vec, target, grad, largest, total_, log_sum_exp, statistic3);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const auto t1 = m_eq(C(target), ignore_index);
     const C share = label_smoothing / C(N);
     const C t2 = m_recip(total_);
     const C t3 = z_loss * C(2.0);
-    const C of_target = (C(1.0) - label_smoothing) * statistic2;
+    const C of_target = (C(1.0) - label_smoothing) * statistic3;
     RowSum<C, V> sum_weight;
     tile.each([&](int p, int j, bool whole) {
       sum_weight.add(weight_vec[p][j], j, whole);

@@ -2,12 +2,12 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_backward_weight_yes_loop
-#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
 #define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
   const int64_t* __restrict__ target_ptr, const compute_t<X>* __restrict__ grad_ptr, \
   const compute_t<X>* __restrict__ largest_ptr, const compute_t<X>* __restrict__ total_ptr, \
-  const compute_t<X>* __restrict__ log_sum_exp_ptr, const compute_t<X>* __restrict__ statistic2_ptr, \
+  const compute_t<X>* __restrict__ log_sum_exp_ptr, const compute_t<X>* __restrict__ statistic3_ptr, \
   X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> label_smoothing, \
   compute_t<X> z_loss, int64_t M, int64_t N
 
@@ -30,12 +30,12 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(AVO_PARAMETERS(X, W,
     const C largest = live ? largest_ptr[row] : C(0);
     const C total_ = live ? total_ptr[row] : C(0);
     const C log_sum_exp = live ? log_sum_exp_ptr[row] : C(0);
-    const C statistic2 = live ? statistic2_ptr[row] : C(0);
+    const C statistic3 = live ? statistic3_ptr[row] : C(0);
     const auto t1 = m_eq(C(target), ignore_index);
     const C share = label_smoothing / C(N);
     const C t2 = m_recip(total_);
     const C t3 = z_loss * C(2.0);
-    const C of_target = (C(1.0) - label_smoothing) * statistic2;
+    const C of_target = (C(1.0) - label_smoothing) * statistic3;
     RowSum<C, V> sum_weight;
     for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);

@@ -2,12 +2,12 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_forward_weight
-#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, ignore_index, z_loss, M, N
 #define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
   const int64_t* __restrict__ target_ptr, compute_t<X>* __restrict__ loss_ptr, \
   compute_t<X>* __restrict__ largest_ptr, compute_t<X>* __restrict__ total_ptr, \
-  compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X>* __restrict__ statistic2_ptr, \
+  compute_t<X>* __restrict__ log_sum_exp_ptr, compute_t<X>* __restrict__ statistic3_ptr, \
   compute_t<X> ignore_index, compute_t<X> z_loss, int64_t M, int64_t N
 
 namespace avo {
@@ -19,11 +19,9 @@ AVO_INLINE void cross_entropy_rows_forward_weight(AVO_PARAMETERS(X, W, T)) {
   constexpr int V = kVector<X, kN>;
   const int thread = thread_of_row<T, kBlock>();
   const RowTile<T, P, V, kN> tile(thread, 0, N);
-  __shared__ RowScratch<C, kBlock, T, 3, kParts> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  Vec<W, V> weight_vec[P];
-  tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], int64_t& target_to) {
     if (row < M) {
@@ -49,38 +47,41 @@ AVO_INLINE void cross_entropy_rows_forward_weight(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, target);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const auto t1 = m_eq(C(target), ignore_index);
     const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
+    C t3 = C(0);
+    if (live && target >= 0 && target < N) {
+      t3 = C(widen(x_ptr[row * x_stride + target]));
+    }
+    C t4 = C(0);
+    if (live && target >= 0 && target < N) {
+      t4 = C(widen(weight_ptr[target]));
+    }
     C largest = lowest<C>();
     tile.each([&](int p, int j, bool) {
       largest = m_max(largest, x_vec[p][j]);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    RowSum<C, V> t3;
-    RowSum<C, V> t4;
+    const C of_target = t3 - largest;
     RowSum<C, V> t5;
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
       const C exponential = m_exp<A>(centred);
-      const auto t6 = tile.place(target) == tile.at(p, j);
-      t3.add(exponential, j, whole);
-      t4.add(m_where(t6, x_vec[p][j], C(0.0)), j, whole);
-      t5.add(m_where(t6, weight_vec[p][j], C(0.0)), j, whole);
+      t5.add(exponential, j, whole);
     });
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total, t5.total);
-    const C log_sum = m_log(t3.total);
-    const C log_sum_exp = largest + log_sum;
-    const C of_target = t4.total - largest;
+    row_reduce<Sum, T, kBlock>(scratch, turn, t5.total);
+    const C log_sum = m_log(t5.total);
     const C loss = log_sum - of_target;
-    const C loss_ = loss * t5.total;
-    const C loss__ = m_fma(z_loss, log_sum_exp * log_sum_exp, loss_);
-    const C loss___ = m_where(t2, loss__, quiet_nan<C>());
-    const C t6 = m_where(t1, C(0.0), loss___);
+    const C log_sum_exp = largest + log_sum;
+    const C loss_ = m_fma(loss, t4, z_loss * (log_sum_exp * log_sum_exp));
+    const C loss__ = m_where(t2, loss_, quiet_nan<C>());
+    const C t6 = m_where(t1, C(0.0), loss__);
     if (live && thread == 0 && loss_ptr) loss_ptr[row] = t6;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t5.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = t5.total;
+    if (live && thread == 0 && statistic3_ptr) statistic3_ptr[row] = t4;
   }
 }
 

@@ -2,12 +2,12 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_forward_yes_loop
-#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic2_ptr, ignore_index, z_loss, label_smoothing, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, loss_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, ignore_index, z_loss, label_smoothing, M, N
 #define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
   compute_t<X>* __restrict__ loss_ptr, compute_t<X>* __restrict__ largest_ptr, \
   compute_t<X>* __restrict__ total_ptr, compute_t<X>* __restrict__ log_sum_exp_ptr, \
-  compute_t<X>* __restrict__ statistic2_ptr, compute_t<X> ignore_index, compute_t<X> z_loss, \
+  compute_t<X>* __restrict__ statistic3_ptr, compute_t<X> ignore_index, compute_t<X> z_loss, \
   compute_t<X> label_smoothing, int64_t M, int64_t N
 
 namespace avo {
@@ -18,7 +18,7 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
   using A = accuracy_t<X>;
   constexpr int V = kVector<X>;
   const int thread = thread_of_row<T, kBlock>();
-  __shared__ RowScratch<C, kBlock, T, 2> scratch;
+  __shared__ RowScratch<C, kBlock, T, 1> scratch;
   int turn = 0;
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   for (int64_t base = rows.first; base < M; base += rows.step) {
@@ -27,10 +27,13 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
     const int64_t target = live ? target_ptr[row] : int64_t(0);
     const auto t1 = m_eq(C(target), ignore_index);
     const auto t2 = m_and(m_ge(C(target), C(0.0)), m_lt(C(target), C(N)));
-    const C share = label_smoothing / C(N);
     const C of_target = C(1.0) - label_smoothing;
+    C t3 = C(0);
+    if (live && target >= 0 && target < N) {
+      t3 = C(widen(x_ptr[row * x_stride + target]));
+    }
+    const C share = label_smoothing / C(N);
     C largest = lowest<C>();
-    RowSum<C, V> t3;
     RowSum<C, V> t4;
     for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
@@ -40,28 +43,26 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
       else
         clear(x_vec);
       const C largest_before = largest;
-      tile.each([&](int p, int j, bool whole) {
+      tile.each([&](int p, int j, bool) {
         largest = m_max(largest, x_vec[p][j]);
-        t4.add(m_where(tile.place(target) == tile.at(p, j), x_vec[p][j], C(0.0)), j, whole);
       });
       const C largest_here = largest == lowest<C>() ? C(0) : largest;
-      t3.total *= m_exp<A>(largest_before - largest_here);
+      t4.total *= m_exp<A>(largest_before - largest_here);
       tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest_here;
         const C exponential = m_exp<A>(centred);
-        t3.add(exponential, j, whole);
+        t4.add(exponential, j, whole);
       });
     }
     const C largest_here = largest;
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
-    t3.total *= m_exp<A>(largest_here - largest);
-    row_reduce<Sum, T, kBlock>(scratch, turn, t3.total, t4.total);
-    const C log_sum = m_log(t3.total);
+    t4.total *= m_exp<A>(largest_here - largest);
+    row_reduce<Sum, T, kBlock>(scratch, turn, t4.total);
+    const C log_sum = m_log(t4.total);
     const C log_sum_exp = largest + log_sum;
     const C t5 = log_sum_exp * log_sum_exp;
-    const C of_target_ = t4.total - largest;
+    const C of_target_ = t3 - largest;
     const C loss = log_sum - of_target_;
-    const C t6 = loss * of_target;
     RowSum<C, V> sum_centred;
     for (int64_t column = 0; column < N; column += T * P * V) {
       const RowTile<T, P, V, kN, int64_t> tile(thread, column, N);
@@ -77,15 +78,15 @@ AVO_INLINE void cross_entropy_rows_forward_yes_loop(AVO_PARAMETERS(X, T)) {
     }
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred.total);
     const C others = m_fma(log_sum, C(N), -sum_centred.total);
-    const C loss_ = m_fma(share, others, t6);
+    const C loss_ = m_fma(of_target, loss, share * others);
     const C loss__ = m_fma(z_loss, t5, loss_);
     const C loss___ = m_where(t2, loss__, quiet_nan<C>());
-    const C t7 = m_where(t1, C(0.0), loss___);
-    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t7;
+    const C t6 = m_where(t1, C(0.0), loss___);
+    if (live && thread == 0 && loss_ptr) loss_ptr[row] = t6;
     if (live && thread == 0 && largest_ptr) largest_ptr[row] = largest;
-    if (live && thread == 0 && total_ptr) total_ptr[row] = t3.total;
+    if (live && thread == 0 && total_ptr) total_ptr[row] = t4.total;
     if (live && thread == 0 && log_sum_exp_ptr) log_sum_exp_ptr[row] = log_sum_exp;
-    if (live && thread == 0 && statistic2_ptr) statistic2_ptr[row] = C(0.0);
+    if (live && thread == 0 && statistic3_ptr) statistic3_ptr[row] = C(0.0);
   }
 }
 

@@ -27,7 +27,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward(AVO_PARAMETERS(X, W, T)) {
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
   C sum_grad_bias[P][V] = {};
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], Vec<X, V> (&residual_out_to)[P], int64_t& seed_to, C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
@@ -68,6 +68,7 @@ AVO_INLINE void dropout_add_layer_norm_rows_backward(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, grad_y_vec, grad_residual_out_vec, residual_out_vec, seed, rstd, mean, residue);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C t1 = C(1.0) / (C(1.0) - p_);
     RowSum<C, V> t2;
     RowSum<C, V> t3;

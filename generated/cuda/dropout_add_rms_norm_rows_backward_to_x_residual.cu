@@ -22,7 +22,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_residual(AVO_PARAMETERS(
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&residual_out_to)[P], Vec<X, V> (&grad_y_to)[P], Vec<X, V> (&grad_residual_out_to)[P], int64_t& seed_to, C& rstd_to) {
     if (row < M) {
@@ -57,6 +57,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_backward_to_x_residual(AVO_PARAMETERS(
     } else {
       fetch(row, residual_out_vec, grad_y_vec, grad_residual_out_vec, seed, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C t1 = C(1.0) / (C(1.0) - p_);
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

@@ -26,7 +26,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_forward(AVO_PARAMETERS(X, W, T)) {
   int turn = 0;
   Vec<W, V> weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&residual_to)[P], int64_t& seed_to) {
     if (row < M) {
@@ -54,6 +54,7 @@ AVO_INLINE void dropout_add_rms_norm_rows_forward(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, residual_vec, seed);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C t1 = C(1.0) / (C(1.0) - p_);
     Vec<X, V> residual_out_vec[P];
 #pragma unroll

@@ -24,7 +24,7 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS(X,
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
   C sum_grad_weight[P][V] = {};
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&gate_to)[P], Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to) {
     if (row < M) {
@@ -54,6 +54,7 @@ AVO_INLINE void gated_rms_norm_backward_gate_first_to_x_weight(AVO_PARAMETERS(X,
     } else {
       fetch(row, gate_vec, x_vec, grad_vec, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C y = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]) * rstd;

@@ -22,7 +22,7 @@ AVO_INLINE void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS(X, W, T)) {
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&gate_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to) {
     if (row < M) {
@@ -52,6 +52,7 @@ AVO_INLINE void gated_rms_norm_backward_to_x_gate(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, gate_vec, grad_vec, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C y = x_vec[p][j] * rstd;

@@ -21,7 +21,7 @@ AVO_INLINE void gated_rms_norm_forward_gate_first(AVO_PARAMETERS(X, W, T)) {
   int turn = 0;
   Vec<W, V> weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&gate_to)[P]) {
     if (row < M) {
@@ -44,6 +44,7 @@ AVO_INLINE void gated_rms_norm_forward_gate_first(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec, gate_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C t2 = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]);

@@ -21,7 +21,7 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS(X, W, T
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
@@ -60,6 +60,7 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS(X, W, T
     tile.load_runs(weight_vec, weight_ptr + first_run, run);
     Vec<W, V> bias_vec[P];
     tile.load_runs(bias_vec, bias_ptr + first_run, run);
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

@@ -22,7 +22,7 @@ AVO_INLINE void group_norm_silu_forward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -43,6 +43,7 @@ AVO_INLINE void group_norm_silu_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> sum_scaled;
     tile.each([&](int p, int j, bool whole) {
       sum_scaled.add_product(x_vec[p][j], C(2.3283064365386963e-10), j, whole);

@@ -19,7 +19,7 @@ AVO_INLINE void huber_loss_rows_forward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&target_to)[P]) {
     if (row < M) {
@@ -42,6 +42,7 @@ AVO_INLINE void huber_loss_rows_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, target_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C distance = m_abs(x_vec[p][j] - target_vec[p][j]);

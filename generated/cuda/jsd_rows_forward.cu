@@ -22,7 +22,7 @@ AVO_INLINE void jsd_rows_forward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -45,6 +45,7 @@ AVO_INLINE void jsd_rows_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, target_vec, x_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C t1 = C(1.0) - beta;
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

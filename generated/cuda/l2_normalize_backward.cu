@@ -18,7 +18,7 @@ AVO_INLINE void l2_normalize_backward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P], C& scale_to, C& norm_to) {
     if (row < M) {
@@ -49,6 +49,7 @@ AVO_INLINE void l2_normalize_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec, scale, norm);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const auto t1 = m_gt(norm, eps);
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

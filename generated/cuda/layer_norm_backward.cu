@@ -19,7 +19,7 @@ AVO_INLINE void layer_norm_backward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
@@ -53,6 +53,7 @@ AVO_INLINE void layer_norm_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> sum_grad;
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {

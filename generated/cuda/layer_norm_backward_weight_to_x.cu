@@ -21,7 +21,7 @@ AVO_INLINE void layer_norm_backward_weight_to_x(AVO_PARAMETERS(X, W, T)) {
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&grad_to)[P], Vec<X, V> (&x_to)[P], C& rstd_to, C& mean_to, C& residue_to) {
     if (row < M) {
@@ -55,6 +55,7 @@ AVO_INLINE void layer_norm_backward_weight_to_x(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, grad_vec, x_vec, rstd, mean, residue);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

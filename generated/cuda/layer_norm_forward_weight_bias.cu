@@ -23,7 +23,7 @@ AVO_INLINE void layer_norm_forward_weight_bias(AVO_PARAMETERS(X, W, T)) {
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
   Vec<W, V> bias_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(bias_vec, bias_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -44,6 +44,7 @@ AVO_INLINE void layer_norm_forward_weight_bias(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> sum_scaled;
     tile.each([&](int p, int j, bool whole) {
       sum_scaled.add_product(x_vec[p][j], C(2.3283064365386963e-10), j, whole);

@@ -21,7 +21,7 @@ AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 2, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&scale_to)[P], Vec<X, V> (&x_to)[P], Vec<X, V> (&shift_to)[P]) {
     if (row < M) {
@@ -46,6 +46,7 @@ AVO_INLINE void layer_norm_modulate_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, scale_vec, x_vec, shift_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> sum_scaled;
     tile.each([&](int p, int j, bool whole) {
       sum_scaled.add_product(x_vec[p][j], C(2.3283064365386963e-10), j, whole);

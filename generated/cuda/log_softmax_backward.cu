@@ -18,7 +18,7 @@ AVO_INLINE void log_softmax_backward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P]) {
     if (row < M) {
@@ -41,6 +41,7 @@ AVO_INLINE void log_softmax_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> sum_grad;
     tile.each([&](int p, int j, bool whole) {
       sum_grad.add(grad_vec[p][j], j, whole);

@@ -22,7 +22,7 @@ AVO_INLINE void rms_norm_quantize_forward_weight_int8(AVO_PARAMETERS(X, W, T)) {
   int turn = 0;
   Vec<W, V> weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -43,6 +43,7 @@ AVO_INLINE void rms_norm_quantize_forward_weight_int8(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, x_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C t1 = m_recip(scale);
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

@@ -20,7 +20,7 @@ AVO_INLINE void rms_norm_quantize_rows_forward_weight_int8(AVO_PARAMETERS(X, W, 
   int turn = 0;
   Vec<W, V> weight_vec[P];
   tile.load_columns(weight_vec, weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P]) {
     if (row < M) {
@@ -41,6 +41,7 @@ AVO_INLINE void rms_norm_quantize_rows_forward_weight_int8(AVO_PARAMETERS(X, W, 
     } else {
       fetch(row, x_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       t1.add_product(x_vec[p][j], x_vec[p][j], j, whole);

@@ -30,7 +30,7 @@ AVO_INLINE void rms_norm_rotary_halves_backward(AVO_PARAMETERS(X, W, T)) {
   tile.load_columns(first_weight_vec, first_weight_ptr);
   C sum_grad_first_weight[P][V] = {};
   C sum_grad_second_weight[P][V] = {};
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&first_to)[P], Vec<X, V> (&second_to)[P], Vec<X, V> (&sin_to)[P], Vec<X, V> (&grad_turned_first_to)[P], Vec<X, V> (&cos_to)[P], Vec<X, V> (&grad_turned_second_to)[P], C& rstd_to) {
     if (row < M) {
@@ -66,6 +66,7 @@ AVO_INLINE void rms_norm_rotary_halves_backward(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, first_vec, second_vec, sin_vec, grad_turned_first_vec, cos_vec, grad_turned_second_vec, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

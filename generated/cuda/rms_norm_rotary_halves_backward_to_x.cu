@@ -26,7 +26,7 @@ AVO_INLINE void rms_norm_rotary_halves_backward_to_x(AVO_PARAMETERS(X, W, T)) {
   tile.load_columns(second_weight_vec, second_weight_ptr);
   Vec<W, V> first_weight_vec[P];
   tile.load_columns(first_weight_vec, first_weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&first_to)[P], Vec<X, V> (&second_to)[P], Vec<X, V> (&sin_to)[P], Vec<X, V> (&grad_turned_first_to)[P], Vec<X, V> (&cos_to)[P], Vec<X, V> (&grad_turned_second_to)[P], C& rstd_to) {
     if (row < M) {
@@ -62,6 +62,7 @@ AVO_INLINE void rms_norm_rotary_halves_backward_to_x(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, first_vec, second_vec, sin_vec, grad_turned_first_vec, cos_vec, grad_turned_second_vec, rstd);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     RowSum<C, V> t2;
     tile.each([&](int p, int j, bool whole) {

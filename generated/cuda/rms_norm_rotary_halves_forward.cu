@@ -30,7 +30,7 @@ AVO_INLINE void rms_norm_rotary_halves_forward(AVO_PARAMETERS(X, W, T)) {
   if constexpr (kAhead) tile.load_columns(second_weight_vec, second_weight_ptr);
   Vec<W, V> first_weight_vec[kAhead ? P : 1];
   if constexpr (kAhead) tile.load_columns(first_weight_vec, first_weight_ptr);
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&sin_to)[P], Vec<X, V> (&second_to)[P], Vec<X, V> (&first_to)[P], Vec<X, V> (&cos_to)[P]) {
     if (row < M) {
@@ -57,6 +57,7 @@ AVO_INLINE void rms_norm_rotary_halves_forward(AVO_PARAMETERS(X, W, T)) {
     } else {
       fetch(row, sin_vec, second_vec, first_vec, cos_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       t1.add(m_fma(second_vec[p][j], second_vec[p][j], first_vec[p][j] * first_vec[p][j]), j, whole);

@@ -18,7 +18,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last(AVO_PARAMETER
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P], int64_t& last_to) {
     if (row < M) {
@@ -46,6 +46,7 @@ AVO_INLINE void scaled_masked_softmax_rows_backward_attn_mask_last(AVO_PARAMETER
     } else {
       fetch(row, y_vec, grad_vec, last);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       t1.add_product(y_vec[p][j], grad_vec[p][j], j, whole);

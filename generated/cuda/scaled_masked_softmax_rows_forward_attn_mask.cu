@@ -18,7 +18,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X, T
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&attn_mask_to)[P]) {
     if (row < M) {
@@ -41,6 +41,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask(AVO_PARAMETERS(X, T
     } else {
       fetch(row, x_vec, attn_mask_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     C max_score = lowest<C>();
     tile.each([&](int p, int j, bool) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);

@@ -19,7 +19,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&attn_mask_to)[P], int64_t& last_to) {
     if (row < M) {
@@ -47,6 +47,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS
     } else {
       fetch(row, x_vec, attn_mask_vec, last);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     C max_score = lowest<C>();
     tile.each([&](int p, int j, bool) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);

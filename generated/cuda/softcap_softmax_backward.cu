@@ -20,7 +20,7 @@ AVO_INLINE void softcap_softmax_backward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], Vec<X, V> (&grad_to)[P], Vec<X, V> (&y_to)[P], C& statistic0_to, C& statistic1_to) {
     if (row < M) {
@@ -53,6 +53,7 @@ AVO_INLINE void softcap_softmax_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, grad_vec, y_vec, statistic0, statistic1);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C t1 = m_recip(cap);
     const C t2 = -statistic0;
     RowSum<C, V> t3;

@@ -19,7 +19,7 @@ AVO_INLINE void softmax_with_sink_backward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P], C& own_to, C& statistic1_to) {
     if (row < M) {
@@ -50,6 +50,7 @@ AVO_INLINE void softmax_with_sink_backward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec, own_, statistic1);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     const C share = own_ / statistic1;
     const C t1 = -share;
     RowSum<C, V> along_y;

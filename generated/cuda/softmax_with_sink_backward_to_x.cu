@@ -17,7 +17,7 @@ AVO_INLINE void softmax_with_sink_backward_to_x(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&y_to)[P], Vec<X, V> (&grad_to)[P]) {
     if (row < M) {
@@ -40,6 +40,7 @@ AVO_INLINE void softmax_with_sink_backward_to_x(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, y_vec, grad_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> along_y;
     tile.each([&](int p, int j, bool whole) {
       along_y.add_product(y_vec[p][j], grad_vec[p][j], j, whole);

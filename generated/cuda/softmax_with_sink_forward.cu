@@ -21,7 +21,7 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&x_to)[P], C& sink_to) {
     if (row < M) {
@@ -47,6 +47,7 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, x_vec, sink);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     C max_x = lowest<C>();
     tile.each([&](int p, int j, bool) {
       max_x = m_max(max_x, x_vec[p][j]);

@@ -18,7 +18,7 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
   const RowTile<T, P, V, kN> tile(thread, 0, N);
   __shared__ RowScratch<C, kBlock, T, 1, kParts> scratch;
   int turn = 0;
-  begin_row<T, kBlock>();
+  announce_row<T, kBlock>();
   const BlockRows<T, kBlock> rows(blockIdx.x, gridDim.x);
   const auto fetch = [&](int64_t row, Vec<X, V> (&up_to)[P], Vec<X, V> (&gate_to)[P]) {
     if (row < M) {
@@ -41,6 +41,7 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
     } else {
       fetch(row, up_vec, gate_vec);
     }
+    if (base == rows.first) await_row<T, kBlock>();
     C t1 = lowest<C>();
     tile.each([&](int p, int j, bool) {
       t1 = m_max(t1, m_abs(up_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j])));

@@ -341,6 +341,11 @@ template <class C> AVO_INLINE C load_stat(const AvoCpuArgs *a, int operand, int6
   stage_in(source, offset, lanes, 1);
   return lanes[0];
 }
+// The element of one column.
+template <class C> AVO_INLINE C load_element(const AvoCpuArgs *a, int operand, int64_t row, int64_t column) {
+  C lanes[kLanes];
+  return *load_row<C>(a, operand, row, column, 1, lanes);
+}
 AVO_INLINE int64_t load_whole_number(const AvoCpuArgs *a, int operand, int64_t row) {
   const AvoOperand &source = a->operands[operand];
   const int64_t offset = row_offset(a, source, row);

@@ -11,6 +11,8 @@ template <int T, int kBlock> constexpr int kBlocksOfRow = T > kBlock ? T / kBloc
 #ifdef AVO_EMULATOR
 AVO_INLINE int cluster_rank() { return emulator::cluster_rank(); }
 AVO_INLINE void cluster_barrier(AVO_SITE) { emulator::engine().cluster_barrier({file, line}); }
+AVO_INLINE void cluster_arrive() {}
+AVO_INLINE void cluster_wait(AVO_SITE) { emulator::engine().cluster_barrier({file, line}); }
 template <class C> AVO_INLINE void store_in_cluster(C *own, int block, C value, AVO_SITE) {
   *static_cast<C *>(emulator::engine().in_cluster(own, block, {file, line})) = value;
 }
@@ -26,6 +28,10 @@ AVO_INLINE int cluster_rank() {
 AVO_INLINE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+
+// The two halves of a barrier before which nothing was written.
+AVO_INLINE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+AVO_INLINE void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
 // Write to the copy of a shared variable that another block of the cluster has.
 AVO_INLINE uint32_t address_in_cluster(const void *own, int block) {
@@ -44,6 +50,8 @@ AVO_INLINE void store_in_cluster(double *own, int block, double value) {
 // Never launched here: the plan asks for sm_90.
 AVO_INLINE int cluster_rank() { return 0; }
 AVO_INLINE void cluster_barrier() {}
+AVO_INLINE void cluster_arrive() {}
+AVO_INLINE void cluster_wait() {}
 template <class C> AVO_INLINE void store_in_cluster(C *own, int, C value) { *own = value; }
 #endif
 
@@ -70,9 +78,13 @@ template <int T, int kBlock> struct BlockRows {
         own(int(threadIdx.x) / T), block(block_index / kBlocks) {}
 };
 
-// Waits until all blocks of a row have begun, so that they may write to each other's memory.
-template <int T, int kBlock> AVO_INLINE void begin_row() {
-  if constexpr (kBlocksOfRow<T, kBlock> > 1) cluster_barrier();
+// Blocks of a row may write to each other's memory once all have begun: each announces that it has, and waits for the
+// others when it has loaded its part of the first row.
+template <int T, int kBlock> AVO_INLINE void announce_row() {
+  if constexpr (kBlocksOfRow<T, kBlock> > 1) cluster_arrive();
+}
+template <int T, int kBlock> AVO_INLINE void await_row() {
+  if constexpr (kBlocksOfRow<T, kBlock> > 1) cluster_wait();
 }
 
 } // namespace avo
