@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .ir import Graph, Span
-from .simplify import joined, phase_of
+from .simplify import joined, online_phases, online_sums, phase_of
 
 ITEM_SIZE = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 DTYPES = ("f32", "f16", "bf16", "f64")
@@ -35,6 +35,9 @@ class Features:
     sums: int  # over the rows
     held: int = 0  # vectors of a row that stay in registers: of operands, or of what several become first
     most_loads: int = 0  # the most row_loads of the cases that share a thread map, where there are sums
+    most_sums: int = 0
+    statistics: int = 0  # operands with one value a row
+    single_pass: bool = False  # a row that is read once need not be kept
 
     @staticmethod
     def of(graph: Graph) -> Features:
@@ -42,6 +45,7 @@ class Features:
         loads = [n for n in nodes if n.op == "load"]
         phase = phase_of(nodes)
         row_loads = sum(n.span == Span.BOTH for n in loads)
+        row_stores = sum(n.span == Span.BOTH for n in graph.results.values())
         made = joined(graph)
         parts = {
             n.index for one in made for n in Graph({"": one}).nodes() if n in loads and n.span == Span.BOTH
@@ -49,8 +53,10 @@ class Features:
         return Features(
             row_loads=row_loads,
             held=row_loads - len(parts) + len(made),
-            row_stores=sum(n.span == Span.BOTH for n in graph.results.values()),
+            row_stores=row_stores,
             column_loads=sum(n.span == Span.COLS for n in loads),
+            statistics=sum(n.span == Span.ROWS for n in loads),
+            single_pass=not row_stores and max(online_phases(nodes, online_sums(nodes)).values(), default=0) == 1,
             reductions=sum(n.is_reduction and n.attr == Span.COLS for n in nodes),
             phases=max(phase.values(), default=0),
             sums=sum(n.is_reduction and n.attr == Span.ROWS for n in nodes),
@@ -98,7 +104,8 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
     As many blocks as the registers hold, about: bias_gelu in bf16 on an H200, 8192x4096 (a copy: 34.7 us): 38.0 us with 8
     persistent blocks an SM, 39.8 with 6, 42.0 with 4; 39.9 with 8 that are not persistent. Below two tiles of 1024 columns half as
     many waste less: 8192x1536 15.0 us with 32 threads of two vectors in four persistent blocks, 19.3 with 128 of one; 8192x768 8.7
-    in eight blocks, persistent or not, and 12.6.
+    in eight blocks, persistent or not, and 12.6. Two vectors of wide rows where a row has values of its own: cross_entropy's
+    backward, 4096x128256, 533 us, 572 with one.
     """
     vector = 16 // item
     registers = 20 + 4 * ((2 if features.column_loads else 1) * features.row_loads + features.column_loads)
@@ -116,6 +123,8 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
         )
         for t in threads
     ]
+    if item < 8 and features.statistics and features.row_loads == 1 and not features.column_loads:
+        tiles[-1] = Tile(128, 2, 256, 6, 0)
     if item < 8 and features.column_loads and not elementwise:
         two = min(4, 65536 // (256 * (2 * registers - 20)))
         tiles.insert(2, Tile(32, 2, 256, two, 256 * vector - 1, persist=two))
@@ -148,6 +157,11 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         shapes += [(256, 4), (512, 4)]
     else:
         shapes += [(128, 8), (256, 6), (256, 8), (512, 8), *([(1024, 8)] if features.row_loads == 1 else [])]
+    if features.single_pass:
+        # A loop over wider rows reads them as fast. cross_entropy's forward: 8192x4096 20.6 us with 64 threads of eight, 22.5 with
+        # 128 of four; 8192x16384 73.5 with 256 of eight, 80.6 in a loop; 8192x32768 146 with 512 of eight, 144.6 in a loop.
+        shapes = [(8, 4), (32, 4), (64, 4)]
+        shapes += [(64, 8), (128, 8), (256, 8)] if features.row_loads == 1 else [(128, 4), (256, 4), (512, 4)]
     if item == 8:  # bound by arithmetic, and rare: one tier does, and wider rows are read again
         shapes = [(256, 4)]
     tiles = []
@@ -235,18 +249,26 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
     """Rows too wide for the registers of one block: several blocks share a row.
 
     layer_norm's backward in bf16 on an H200, 8192x16384: 305 us in clusters of two, 372 by a kernel for the rows and one for
-    the columns; 8192x32768 1067 in clusters of four, 890 by two kernels, the first a loop; 1024x65536 316 and 232. Its forward,
-    512x131072: 115 us with three blocks on an SM, 128 with two, 185 with one.
+    the columns; 8192x32768 1067 in clusters of four, 890 by two kernels, the first a loop; 1024x65536 316 and 232. With one sum
+    and two rows more fits: rms_norm's 2048x32768 139 in clusters of two, 194 by two kernels; 1024x65536 185 in eight blocks,
+    242; 512x131072 227 and 252. Forwards, 512x131072: rms_norm 79 us with 512 threads of eight vectors in each of four blocks, two
+    blocks on an SM, 84 with four vectors in eight blocks, three on an SM; layer_norm 98 and 112.
     """
-    vectors = 4 if item >= 4 or not with_sums else 2
-    width = 512 * vectors * (16 // item)  # of a block
-    persist = 1 if features.sums else 0
+    vector, persist = 16 // item, 1 if features.sums else 0
+    if with_sums:
+        shapes = [(2, 512, 2 if item < 4 else 4, 1)]  # blocks, threads of each, vectors, blocks on an SM
+        if features.most_sums == 1 and features.most_loads <= 2:
+            shapes += [(2, 256, 8, 1)] if item < 4 else []  # of float32 as wide as the one before it
+            shapes += [(8, 128, 8, 2), (8, 256, 8, 1)]
+    elif features.row_loads == 1:
+        shapes = [(4, 512, 8, 2), (8, 512, 8, 2)]
+    else:
+        shapes = [(b, 512, 4, 1 if features.held > 1 else 2) for b in (2, 4, 8)]
     begin = cluster_begin(features, item, column_item, with_sums)
-    blocks = 1 if with_sums or features.held > 1 else 3 if features.row_loads == 1 else 2
     return tuple(
-        Tile(512 * b, vectors, 512, blocks, b * width, persist)
-        for b in ((2,) if with_sums else (2, 4, 8))
-        if b * width > begin
+        Tile(blocks * t, p, t, b, blocks * t * p * vector, persist * b)
+        for blocks, t, p, b in shapes
+        if blocks * t * p * vector > begin
     )
 
 
@@ -288,11 +310,14 @@ def column_tile() -> Tile:
 def loop_tiles(cases: Sequence[Features]) -> dict[int, Tile]:
     """Rows wider than the registers: one block a row, which reads the row again in each phase (from L2, mostly).
 
-    One tile for each size of an element, the same for all cases of an op, whose rows have the same threads.
+    One tile for each size of an element, the same for all cases of an op, whose rows have the same threads. With one vector of
+    each of 1024 threads cross_entropy's forward in bf16 on an H200, 4096x128256, takes 510 us (a copy: 248), and 262 with four of
+    each of 256; layer_norm's backward, 1024x65536, 258 and 230 with four of each of 1024.
     """
+    loads = max(c.row_loads for c in cases)
     if not any(c.row_stores for c in cases):
-        tile = Tile(threads=256, vectors=4, block=256, min_blocks=5, max_n=0)
-    elif max(c.row_loads for c in cases) == 1:
+        tile = Tile(threads=256, vectors=4 if loads == 1 else 2, block=256, min_blocks=5, max_n=0)
+    elif loads <= 2:
         tile = Tile(threads=1024, vectors=4, block=1024, min_blocks=1, max_n=0)
     else:
         tile = Tile(threads=512, vectors=4, block=512, min_blocks=2, max_n=0)

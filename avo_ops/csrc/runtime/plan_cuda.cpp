@@ -277,6 +277,7 @@ const char *refusal(const Plan &plan, const Alternative &alternative) {
   if (alternative.flat && !plan.flat) return "the operands do not share one dense layout";
   int64_t n = alternative.flat ? plan.numel : plan.N;
   if (alternative.limited && n > alternative.limit[index_of(plan.x)]) return "N is above its limit for this dtype";
+  if (alternative.when == When::Chunks && n % chunk_of(plan)) return "N is no whole number of 16-byte chunks";
   for (const Step &step : alternative.steps) {
     bool wide = step.family->kind == FamilyClass::Flat || step.family->kind == FamilyClass::Loop ||
                 step.family->kind == FamilyClass::Runs || step.family->kind == FamilyClass::Finish;

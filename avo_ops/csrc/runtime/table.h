@@ -138,7 +138,11 @@ struct Step {
   std::vector<std::unique_ptr<Use>> uses[kDtypes][kDtypes]; // by X and W
 };
 
+// Calls that an alternative takes: of operands in one dense layout, of rows, or of rows of whole chunks.
+enum class When { Flat, Rows, Chunks };
+
 struct Alternative {
+  When when = When::Rows;
   bool flat = false;
   bool limited = false;
   int64_t limit[kDtypes] = {-1, -1, -1, -1}; // largest N; -1: not for this dtype

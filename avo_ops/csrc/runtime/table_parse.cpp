@@ -377,7 +377,8 @@ private:
 
   void alternative() {
     Alternative alt;
-    alt.flat = choose<bool>("when", {{"flat", true}, {"rows", false}});
+    alt.when = choose<When>("when", {{"flat", When::Flat}, {"rows", When::Rows}, {"chunks", When::Chunks}});
+    alt.flat = alt.when == When::Flat;
     alt.min_arch = bounded("min_arch", 0, 10000);
     alt.limited = in_.more();
     for (int i = 0; alt.limited && i < kDtypes; ++i) alt.limit[i] = in_.integer("limit");
