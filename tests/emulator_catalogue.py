@@ -190,8 +190,8 @@ def representative_calls(op: dict[str, Any]) -> list[Call]:
 def widths(call: Call, pair: Pair, layout: str, arch: int) -> set[int]:
     """Both sides of every width where the kernels change, and some small ones.
 
-    Where rows that are no whole chunks have kernels or alternatives of their own, also a width of each kernel for any rows that is: all widths
-    of rows that start between two chunks.
+    Where rows that are no whole chunks have kernels or alternatives of their own, also a width of each kernel for any rows
+    that is: all widths of rows that start between two chunks.
     """
     variants = [v for family in call.families() for v in pair.variants(family)]
     chunks = any(a["when"] == "chunks" for a in call.case["cuda"])

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from emulator_catalogue import EVERYTHING, PAIRS, chosen, families_of, others, pairs_of
 from sanitized import run as run_sanitized
 
@@ -495,6 +496,30 @@ def test_the_order_of_a_sum_rounds_little() -> None:
         with testing.emulate(order=order):
             loss = torch.ops.avo.binary_cross_entropy_with_logits_rows(x, x)
             assert torch.equal(loss.flatten(), 1024 * x[:, 0].exp().log1p())
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "cross_entropy_rows"])
+def test_a_sum_that_follows_the_maximum_in_one_pass(name: str) -> None:
+    """Rows too wide for registers: what was added up before the maximum grew is scaled, also from or to an infinite one."""
+    n, inf = 70_001, float("inf")
+    up = torch.linspace(-60, 60, n)
+    rows = [up, up.flip(0), torch.randn(n), torch.full((n,), 1000.1), torch.full((n,), -inf)]
+    late, large, nan = torch.full((n,), -inf), torch.randn(n), torch.randn(n)
+    late[-5:], large[7], nan[n // 2] = torch.arange(5.0), inf, float("nan")
+    x = torch.stack([*rows, late, large, nan])
+    target = torch.tensor([0, n - 1, 5, 5, 5, n - 1, 5, 5]).unsqueeze(1)
+    op = getattr(torch.ops.avo, name)
+    call = (lambda x: op(x, target)) if name == "cross_entropy_rows" else (lambda x: op(x, -1))
+    twin = {
+        "cross_entropy_rows": lambda x: F.cross_entropy(x, target.squeeze(1), reduction="none").unsqueeze(1)
+    }
+    want = twin.get(name, lambda x: getattr(F, name)(x, -1))(x.double())
+    for order in ORDERS:
+        avo_ops.reset_stats()
+        with testing.emulate(order=order):
+            got = call(x)
+        assert any("_loop" in path for path in avo_ops.stats())
+        torch.testing.assert_close(got.double(), want, rtol=3e-6, atol=1e-6, equal_nan=True)
 
 
 def test_what_runs_is_the_plan_of_the_target() -> None:

@@ -49,7 +49,11 @@ from avo_ops.generator.simplify import (
     joined,
     keep_means_in_range,
     local_rules,
+    merged_phases,
+    online_phases,
+    online_sums,
     phase_of,
+    pick_columns,
     regroup_powers,
     split_sums,
 )
@@ -1553,6 +1557,65 @@ def test_what_several_operands_become_is_kept_in_their_place(what: str, is_joine
     assert joined(graph) == ([rounded] if is_joined else [])
     features = Features.of(graph)
     assert features.held == (1 if is_joined else features.row_loads)
+
+
+@pytest.mark.parametrize(
+    "what", ["x", "sum of operands", "float place", "other rest", "uniform", "other mask", "of runs"]
+)
+def test_a_sum_over_one_column_is_a_load_of_it(what: str) -> None:
+    b = Builder()
+    x, place = b.load("x", Span.BOTH), b.load("t", Span.ROWS)
+    value = {
+        "sum of operands": b.make("add", b.make("mul", x, b.load("w", Span.COLS)), b.column()),
+        "uniform": b.make("uniform", b.load("seed", Span.ROWS), b.column()),
+    }.get(what, x)
+    here = b.make("eq", place if what != "other mask" else x, b.column())
+    rest = b.const(1.0 if what == "other rest" else 0.0)
+    total = b.make("sum", b.make("where", here, value, rest), attr=Span.COLS)
+    before = Graph({"y": b.make("sub", total, b.make("amax", x, attr=Span.COLS))})
+    after = pick_columns(b, before, () if what in ("float place", "of runs") else ("t",))
+    verify(after)
+    picked = [n for n in after.nodes() if n.op == "pick"]
+    assert bool(picked) == (what in ("x", "sum of operands"))
+    if picked:
+        values = {"x": torch.randn(4, 9), "w": torch.randn(1, 9), "t": torch.tensor([[0], [8], [-1], [9]])}
+        assert torch.equal(evaluate(after, values, 4, 9)["y"], evaluate(before, values, 4, 9)["y"])
+
+
+def test_reductions_that_can_wait_are_made_together() -> None:
+    b = Builder()
+    x, t = b.load("x", Span.BOTH), b.load("t", Span.BOTH)
+    largest = b.make("amax", x, attr=Span.COLS)
+    early = b.make("sum", t, attr=Span.COLS)
+    late = b.make("sum", b.make("abs", b.make("sub", x, largest)), attr=Span.COLS)
+    waits = Graph({"y": b.make("sub", late, early)})
+    assert [merged_phases(waits)[n.index] for n in (largest, early, late)] == [1, 2, 2]
+    # What the second phase needs cannot wait, nor does what is of another kind, or alone in its phase.
+    needed = b.make("sum", b.make("mul", b.make("sub", x, largest), early), attr=Span.COLS)
+    assert merged_phases(Graph({"y": needed}))[early.index] == 1
+    other = b.make("amin", t, attr=Span.COLS)
+    assert merged_phases(Graph({"y": b.make("sub", late, other)}))[other.index] == 1
+    alone = b.make("sum", b.make("sub", x, early), attr=Span.COLS)
+    assert merged_phases(Graph({"y": alone, "z": b.make("neg", early)}))[early.index] == 1
+
+
+def test_sums_of_exponentials_go_with_their_maximum() -> None:
+    b = Builder()
+    x, w = b.load("x", Span.BOTH), b.load("w", Span.COLS)
+    largest = b.make("amax", x, attr=Span.COLS)
+    total = b.make("sum", b.make("exp", b.make("sub", x, largest)), attr=Span.COLS)
+    graph = Graph({"y": b.make("log", total)})
+    assert online_sums(graph.nodes()) == {total.index: largest} and Features.of(graph).single_pass
+    assert online_phases(graph.nodes(), online_sums(graph.nodes()))[total.index] == 1
+    stored = Graph({"y": b.make("mul", x, total)})
+    assert online_sums(stored.nodes()) and not Features.of(stored).single_pass
+    for one in (
+        b.make("sub", b.make("mul", x, w), largest),
+        b.make("sub", x, b.make("amax", w, attr=Span.COLS)),
+    ):
+        other = b.make("sum", b.make("exp", one), attr=Span.COLS)
+        assert not online_sums(Graph({"y": other}).nodes())
+        assert not Features.of(Graph({"y": b.make("log", other)})).single_pass
 
 
 def test_ladders_ascend() -> None:

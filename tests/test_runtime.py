@@ -1379,6 +1379,21 @@ def test_parts_of_packed_tensors(runtime: Runtime) -> None:
         assert str(caught.value) == message
 
 
+def test_an_alternative_for_rows_of_whole_chunks(runtime: Runtime) -> None:
+    record = {**CENTER, "name": "chunks", "schema": CENTER["schema"].replace("center", "chunks", 1)}
+    alternatives = [alternative(when, step("center_loop", *ROW_PARAMS)) for when in ("chunks", "rows")]
+    record["cases"] = [{**c, "cuda": alternatives} for c in CENTER["cases"]]
+    runtime.add(record, definition_center)
+
+    def chosen(n: int, stride: int, dtype: torch.dtype = torch.float32) -> list[str]:
+        plan = runtime.describe("chunks", TensorSpec((4, n), dtype, (stride, 1)), [n], None, 0.0)
+        return [line(plan, "alternative"), *lines_of(plan, "skipped")]
+
+    no = "0 N is no whole number of 16-byte chunks"
+    assert chosen(68, 96) == chosen(68, 69) == chosen(72, 96, torch.bfloat16) == ["0 rows"]
+    assert chosen(66, 96) == chosen(68, 96, torch.bfloat16) == ["1 rows", no]
+
+
 def test_min_arch_and_missing_variants(runtime: Runtime) -> None:
     newer = alternative("flat", step("scale_flat", *FLAT_PARAMS), min_arch=100)
     record = {**SCALE, "name": "arch", "schema": "arch(Tensor x, float s) -> Tensor"}

@@ -101,5 +101,7 @@ def test_units_in_the_last_place() -> None:
     want = torch.tensor([1.0 + 2.0**-23, 1e300, float("nan"), 1.0], dtype=torch.float64)
     found = errors(got, want, False)
     assert (found.max, found.mean, found.rest, found.wrong) == (1.0, 1.0, 0.0, 2)
-    found = errors(torch.tensor([1.0, 1.0, 1.0]), 1.0 + 2.0**-23 * torch.tensor([8.0, 1.0, 3.0]).double(), False)
+    found = errors(
+        torch.tensor([1.0, 1.0, 1.0]), 1.0 + 2.0**-23 * torch.tensor([8.0, 1.0, 3.0]).double(), False
+    )
     assert (found.max, found.mean, found.rest) == (8.0, 4.0, 2.0)

@@ -88,7 +88,9 @@ class _Kernel:
         if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):
             raise TraceError(f"{case.name}: only a plain sum over the rows can be a result")
         # Inputs, then results other than sums; sums go through the partials.
-        by_span = [n for span in (Span.BOTH, Span.COLS, Span.ROWS, Span.NONE) for n in loads if n.span == span]
+        by_span = [
+            n for span in (Span.BOTH, Span.COLS, Span.ROWS, Span.NONE) for n in loads if n.span == span
+        ]
         self.operands = [n.attr for n in by_span]
         self.operands += [*self.stores, *self.row_stores]
         self.names = Names(

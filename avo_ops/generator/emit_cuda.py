@@ -95,7 +95,9 @@ class Emitter:
         self.most_loads = max(f.row_loads for f in every) if self.with_sums else 0
         self.most_sums = max(f.sums for f in every) if self.with_sums else 0
         self.loop = schedule.loop_tiles(every)
-        alike = [f for c, f in zip(op.cases, every, strict=True) if _strings_of(c, op) == _strings_of(case, op)]
+        alike = [
+            f for c, f in zip(op.cases, every, strict=True) if _strings_of(c, op) == _strings_of(case, op)
+        ]
         self.single_pass = not self.with_sums and all(f.single_pass for f in alike if f.reductions)
         features = self._features(graph)
         # What is hardly ever called does with one kernel a dtype: its column operands are widened before.
@@ -201,8 +203,8 @@ class Emitter:
             for d in DTYPES
         }
         family = self._row(f"{name}_cluster", graph, "cluster", ())
-        # Odd rows, read by vectors that are shifted into place, take a loop less time where no sums follow: log_softmax's backward in
-        # bf16 on an H200, 2048x50257, 211 us and 306.
+        # Odd rows, read by vectors that are shifted into place, take a loop less time where no sums follow: log_softmax's
+        # backward in bf16 on an H200, 2048x50257, 211 us and 306.
         when = "rows" if self.with_sums else "chunks"
         return {"when": when, "limit": limit, "min_arch": 90, "steps": [_step(family)]}
 
@@ -958,7 +960,9 @@ class _RowKernel:
         for n in nodes:
             if n.index in self.online:
                 online.setdefault(self.online[n.index], []).append(n)
-        before, here = ({m: self.names.free(f"{name[m.index]}_{w}") for m in online} for w in ("before", "here"))
+        before, here = (
+            {m: self.names.free(f"{name[m.index]}_{w}") for m in online} for w in ("before", "here")
+        )
         loop = [f"const C {before[m]} = {name[m.index]};" for m in online]
         loop += self._each([n for n in nodes if n.index not in self.online], name, known)
         for m, sums in online.items():

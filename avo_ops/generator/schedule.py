@@ -56,7 +56,8 @@ class Features:
             row_stores=row_stores,
             column_loads=sum(n.span == Span.COLS for n in loads),
             statistics=sum(n.span == Span.ROWS for n in loads),
-            single_pass=not row_stores and max(online_phases(nodes, online_sums(nodes)).values(), default=0) == 1,
+            single_pass=not row_stores
+            and max(online_phases(nodes, online_sums(nodes)).values(), default=0) == 1,
             reductions=sum(n.is_reduction and n.attr == Span.COLS for n in nodes),
             phases=max(phase.values(), default=0),
             sums=sum(n.is_reduction and n.attr == Span.ROWS for n in nodes),
