@@ -152,12 +152,17 @@ class Emitter:
 
         Those that reductions read are in registers as a row is: as many in all cases of an op, whose rows have the same threads.
         """
-        of_op = {"most_loads": self.most_loads, "most_sums": self.most_sums, "single_pass": self.single_pass}
-        features = replace(Features.of(graph), **of_op)
+        features = replace(
+            Features.of(graph),
+            most_loads=self.most_loads,
+            most_sums=self.most_sums,
+            single_pass=self.single_pass,
+        )
         if not self.by_runs:
             return features
-        more = {"row_loads": features.row_loads + self.held, "held": features.held + self.held}
-        return replace(features, **more, column_loads=0)
+        return replace(
+            features, row_loads=features.row_loads + self.held, held=features.held + self.held, column_loads=0
+        )
 
     def _of_groups(self, case: Case, op: Op) -> list[Json]:
         """Rows as elsewhere; sums over the rows by a kernel that has a row for each run of columns."""

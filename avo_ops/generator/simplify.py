@@ -243,12 +243,11 @@ def merged_phases(graph: Graph) -> dict[int, int]:
     groups: dict[tuple[int, str], list[Node]] = {}
     for node in filter(_of_row, nodes):
         groups.setdefault((phase[node.index], node.op), []).append(node)
-    given = {}
+    given: dict[int, int] = {}
     for (own, op), group in groups.items():
-        shared = any(k == own and other != op for k, other in groups)
         end = min(latest[n.index] for n in group)
         later = [k for k, other in groups if other == op and own < k <= end]
-        if shared and later:
+        if later:
             given |= {n.index: min(later) for n in group}
     return phase_of(nodes, given=given)
 
