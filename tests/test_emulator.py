@@ -498,6 +498,18 @@ def test_the_order_of_a_sum_rounds_little() -> None:
             assert torch.equal(loss.flatten(), 1024 * x[:, 0].exp().log1p())
 
 
+@pytest.mark.parametrize("m", [1, 5])
+def test_a_gradient_that_is_one_number_is_not_copied(m: int) -> None:
+    x, target = torch.randn(m, 40, requires_grad=True), torch.arange(m).unsqueeze(1)
+    with testing.emulate():
+        losses = torch.ops.avo.cross_entropy_rows(x, target)
+        (whole,) = torch.autograd.grad(losses, x, torch.full((m, 1), 0.25), retain_graph=True)
+        avo_ops.reset_stats()
+        (of_mean,) = torch.autograd.grad(losses.sum() * 0.25, x)
+        assert not any(r.copies for r in avo_ops.stats().by_op().values())
+    assert torch.equal(whole, of_mean) and whole.abs().max() > 0.1
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "cross_entropy_rows"])
 def test_a_sum_that_follows_the_maximum_in_one_pass(name: str) -> None:
     """Rows too wide for registers: what was added up before the maximum grew is scaled, also from or to an infinite one."""

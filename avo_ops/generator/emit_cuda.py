@@ -11,7 +11,7 @@ from ..definitions.record import OpDef
 from ..plan_file import ANY, symbol_of
 from . import schedule
 from .ir import PRIMITIVES, REDUCTIONS, Builder, Graph, Node, Span, read_whole
-from .plan import Argument, Case, Op, signature
+from .plan import Argument, Case, Op, is_incoming_gradient, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
@@ -526,6 +526,8 @@ class _RowKernel:
         for n in self.statistics:
             number = "int64_t" if self._is_integer(n) else "W" if n in self.run_loads else "compute_t<X>"
             add("ptr", n.attr, f"const {number}* __restrict__ {n.attr}_ptr")
+            if is_incoming_gradient(n.attr):
+                add("step", n.attr, f"int64_t {n.attr}_step")
         for n in self.numbers:
             add("ptr", n.attr, f"const compute_t<X>* __restrict__ {n.attr}_ptr")
         for name in self.stores:
@@ -700,10 +702,13 @@ class _RowKernel:
         return load.attr in self.record.integers
 
     def _of_row(self, statistic: Node) -> str:
-        """What a row has of an operand with one value a row, in a kernel that reads its rows again and again."""
+        """What a row has of an operand with one value a row."""
         if statistic in self.run_loads:
             return f"C(widen({statistic.attr}_ptr[row % channels]))"
-        return f"{statistic.attr}_ptr[row{' / runs' if self.kind == 'runs' else ''}]"
+        row = "row / runs" if self.kind == "runs" else "row"
+        if is_incoming_gradient(statistic.attr):  # which may be one number for all rows
+            row = f"{row} * {statistic.attr}_step"
+        return f"{statistic.attr}_ptr[{row}]"
 
     def _type(self, statistic: Node) -> str:
         return "int64_t" if self._is_integer(statistic) else "C"
@@ -792,7 +797,7 @@ class _RowKernel:
         out += [
             f"      tile.load({n.attr}_to, {n.attr}_ptr + row * {n.attr}_stride);" for n in self.row_loads
         ]
-        out += [f"      {n.attr}_to = {n.attr}_ptr[row];" for n in self.statistics]
+        out += [f"      {n.attr}_to = {self._of_row(n)};" for n in self.statistics]
         out += ["    } else {"]
         if self.row_loads:
             out.append(f"      clear({', '.join(f'{n.attr}_to' for n in self.row_loads)});")

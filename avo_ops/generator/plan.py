@@ -52,6 +52,11 @@ class Argument:
         return self.parts or (self.name,)
 
 
+def is_incoming_gradient(name: str) -> bool:
+    """Whether an argument of a backward op is the gradient of a result."""
+    return name == "grad" or name.startswith("grad_")
+
+
 @dataclass(frozen=True)
 class Case:
     """One combination of a call's selecting arguments and the graph that serves it.
@@ -144,7 +149,7 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
         for name in (a.name, *record.parts.get(a.name, ())):
-            of_backward = name in ("grad", "mask") or name.startswith("grad_")
+            of_backward = name == "mask" or is_incoming_gradient(name)
             if name in record.results or (of_backward and record.differentiation == "kernels"):
                 raise ValueError(
                     f"{record.name}: rename the argument {name}: a result or an argument of the backward is called so"

@@ -125,7 +125,7 @@ def pointwise_ladder(features: Features, item: int, elementwise: bool = False) -
         for t in threads
     ]
     if item < 8 and features.statistics and features.row_loads == 1 and not features.column_loads:
-        tiles[-1] = Tile(128, 2, 256, 6, 0)
+        tiles[-1:] = [replace(tiles[-1], max_n=256 * vector - 1), Tile(128, 2, 256, 6, 0)]
     if item < 8 and features.column_loads and not elementwise:
         two = min(4, 65536 // (256 * (2 * registers - 20)))
         tiles.insert(2, Tile(32, 2, 256, two, 256 * vector - 1, persist=two))

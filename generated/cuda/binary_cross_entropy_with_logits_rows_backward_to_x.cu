@@ -2,11 +2,11 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION binary_cross_entropy_with_logits_rows_backward_to_x
-#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, target_stride, grad_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, target_stride, grad_ptr, grad_step, grad_x_ptr, grad_x_stride, M, N
 #define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const X* __restrict__ target_ptr, int64_t target_stride, \
-  const compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, \
-  int64_t N
+  const compute_t<X>* __restrict__ grad_ptr, int64_t grad_step, X* __restrict__ grad_x_ptr, \
+  int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
@@ -24,7 +24,7 @@ AVO_INLINE void binary_cross_entropy_with_logits_rows_backward_to_x(AVO_PARAMETE
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         tile.load(target_to, target_ptr + row * target_stride);
-        grad_to = grad_ptr[row];
+        grad_to = grad_ptr[row * grad_step];
       } else {
         clear(x_to, target_to);
         grad_to = C(0);

@@ -2,10 +2,10 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_backward
-#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, target_ptr, grad_ptr, grad_step, largest_ptr, total_ptr, log_sum_exp_ptr, grad_x_ptr, grad_x_stride, ignore_index, z_loss, M, N
 #define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const int64_t* __restrict__ target_ptr, \
-  const compute_t<X>* __restrict__ grad_ptr, const compute_t<X>* __restrict__ largest_ptr, \
+  const compute_t<X>* __restrict__ grad_ptr, int64_t grad_step, const compute_t<X>* __restrict__ largest_ptr, \
   const compute_t<X>* __restrict__ total_ptr, const compute_t<X>* __restrict__ log_sum_exp_ptr, \
   X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> z_loss, int64_t M, \
   int64_t N
@@ -26,7 +26,7 @@ AVO_INLINE void cross_entropy_rows_backward(AVO_PARAMETERS(X, T)) {
       if (row < M) {
         tile.load(x_to, x_ptr + row * x_stride);
         target_to = target_ptr[row];
-        grad_to = grad_ptr[row];
+        grad_to = grad_ptr[row * grad_step];
         largest_to = largest_ptr[row];
         total_to = total_ptr[row];
         log_sum_exp_to = log_sum_exp_ptr[row];

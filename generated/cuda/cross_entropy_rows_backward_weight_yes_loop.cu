@@ -2,10 +2,10 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION cross_entropy_rows_backward_weight_yes_loop
-#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
+#define AVO_ARGUMENTS x_ptr, x_stride, weight_ptr, target_ptr, grad_ptr, grad_step, largest_ptr, total_ptr, log_sum_exp_ptr, statistic3_ptr, grad_x_ptr, grad_x_stride, ignore_index, label_smoothing, z_loss, M, N
 #define AVO_PARAMETERS(X, W, ...) \
   const X* __restrict__ x_ptr, int64_t x_stride, const W* __restrict__ weight_ptr, \
-  const int64_t* __restrict__ target_ptr, const compute_t<X>* __restrict__ grad_ptr, \
+  const int64_t* __restrict__ target_ptr, const compute_t<X>* __restrict__ grad_ptr, int64_t grad_step, \
   const compute_t<X>* __restrict__ largest_ptr, const compute_t<X>* __restrict__ total_ptr, \
   const compute_t<X>* __restrict__ log_sum_exp_ptr, const compute_t<X>* __restrict__ statistic3_ptr, \
   X* __restrict__ grad_x_ptr, int64_t grad_x_stride, compute_t<X> ignore_index, compute_t<X> label_smoothing, \
@@ -26,7 +26,7 @@ AVO_INLINE void cross_entropy_rows_backward_weight_yes_loop(AVO_PARAMETERS(X, W,
     const int64_t row = base + rows.own;
     const bool live = row < M;
     const int64_t target = live ? target_ptr[row] : int64_t(0);
-    const C grad = live ? grad_ptr[row] : C(0);
+    const C grad = live ? grad_ptr[row * grad_step] : C(0);
     const C largest = live ? largest_ptr[row] : C(0);
     const C total_ = live ? total_ptr[row] : C(0);
     const C log_sum_exp = live ? log_sum_exp_ptr[row] : C(0);

@@ -2,11 +2,11 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION kl_div_rows_backward
-#define AVO_ARGUMENTS target_ptr, target_stride, x_ptr, x_stride, grad_ptr, grad_x_ptr, grad_x_stride, grad_target_ptr, grad_target_stride, M, N
+#define AVO_ARGUMENTS target_ptr, target_stride, x_ptr, x_stride, grad_ptr, grad_step, grad_x_ptr, grad_x_stride, grad_target_ptr, grad_target_stride, M, N
 #define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ target_ptr, int64_t target_stride, const X* __restrict__ x_ptr, int64_t x_stride, \
-  const compute_t<X>* __restrict__ grad_ptr, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, \
-  X* __restrict__ grad_target_ptr, int64_t grad_target_stride, int64_t M, int64_t N
+  const compute_t<X>* __restrict__ grad_ptr, int64_t grad_step, X* __restrict__ grad_x_ptr, \
+  int64_t grad_x_stride, X* __restrict__ grad_target_ptr, int64_t grad_target_stride, int64_t M, int64_t N
 
 namespace avo {
 
@@ -23,7 +23,7 @@ AVO_INLINE void kl_div_rows_backward(AVO_PARAMETERS(X, T)) {
       if (row < M) {
         tile.load(target_to, target_ptr + row * target_stride);
         tile.load(x_to, x_ptr + row * x_stride);
-        grad_to = grad_ptr[row];
+        grad_to = grad_ptr[row * grad_step];
       } else {
         clear(target_to, x_to);
         grad_to = C(0);

@@ -2,10 +2,10 @@
 #include "device/avo.cuh"
 
 #define AVO_FUNCTION kl_div_rows_backward_yes_to_x
-#define AVO_ARGUMENTS target_ptr, target_stride, grad_ptr, grad_x_ptr, grad_x_stride, M, N
+#define AVO_ARGUMENTS target_ptr, target_stride, grad_ptr, grad_step, grad_x_ptr, grad_x_stride, M, N
 #define AVO_PARAMETERS(X, ...) \
   const X* __restrict__ target_ptr, int64_t target_stride, const compute_t<X>* __restrict__ grad_ptr, \
-  X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N
+  int64_t grad_step, X* __restrict__ grad_x_ptr, int64_t grad_x_stride, int64_t M, int64_t N
 
 namespace avo {
 
@@ -22,7 +22,7 @@ AVO_INLINE void kl_div_rows_backward_yes_to_x(AVO_PARAMETERS(X, T)) {
     const auto fetch = [&](int64_t row, Vec<X, V> (&target_to)[P], C& grad_to) {
       if (row < M) {
         tile.load(target_to, target_ptr + row * target_stride);
-        grad_to = grad_ptr[row];
+        grad_to = grad_ptr[row * grad_step];
       } else {
         clear(target_to);
         grad_to = C(0);

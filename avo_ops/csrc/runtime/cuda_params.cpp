@@ -54,6 +54,7 @@ void fill_params(const Plan &plan, const StepPlan &step, const Arguments &args, 
                  ? bits(plan.operands[param.index].row_strides[0])
                  : 0;
       break;
+    case ParamKind::Step: slot = bits(int64_t{plan.operands[param.index].repeated ? 0 : 1}); break;
     case ParamKind::M: slot = bits(rows_of(plan, step)); break;
     case ParamKind::N: slot = bits(columns_of(plan, *step.step)); break;
     case ParamKind::Run: slot = bits(plan.run); break;

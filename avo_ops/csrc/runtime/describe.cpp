@@ -150,6 +150,8 @@ std::string describe_param(const Plan &plan, const StepPlan &step, const Argumen
     for (int i = 0; i < operand.row_dims; ++i) text += join(i ? "," : "", operand.row_strides[i]);
     return text;
   }
+  case ParamKind::Step:
+    return join("step:", operand_name(op, param.index), "=", plan.operands[param.index].repeated ? 0 : 1);
   case ParamKind::M: return join("M=", rows_of(plan, step));
   case ParamKind::N: return join("N=", columns_of(plan, *step.step));
   case ParamKind::Run: return join("run=", plan.run);

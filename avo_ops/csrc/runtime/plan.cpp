@@ -289,7 +289,7 @@ void plan_arguments(const Op &op, const Arguments &args, Plan &plan) {
       continue;
     }
     const TensorView &tensor = args.of[i].tensor;
-    operand.copy = operand.cast = false;
+    operand.repeated = operand.copy = operand.cast = false;
     operand.span = spec.span;
     operand.declared = operand.dtype = tensor.dtype;
     operand.data = tensor.data;
@@ -346,7 +346,7 @@ void plan_returns(const Op &op, const Arguments &args, Plan &plan, bool keep_str
     Operand &operand = plan.operands[op.operand_of_return(static_cast<int>(i))];
     operand.present = plan.chosen->returns >> i & 1;
     operand.packed = spec.parts > 0;
-    operand.copy = operand.cast = false;
+    operand.repeated = operand.copy = operand.cast = false;
     operand.span = spec.span;
     operand.declared = operand.dtype = return_dtype(spec, args, plan);
     operand.data = nullptr;

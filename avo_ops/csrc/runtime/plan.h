@@ -32,6 +32,7 @@ enum class Outcome : uint8_t {
 struct Operand {
   bool present;
   bool packed;     // kernels see its parts
+  bool repeated;   // CUDA: one number for all rows (span M)
   bool copy, cast; // goes through a temporary: its layout, its dtype is not what the kernel takes
   Span span;
   Dtype declared;   // dtype of the argument, or that the return must have

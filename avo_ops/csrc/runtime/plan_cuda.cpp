@@ -70,6 +70,26 @@ bool dense(const Plan &plan, const int64_t *strides) {
   return is_dense(plan.sizes, plan.ndim, strides, order);
 }
 
+bool is_one_number(const Operand &operand) {
+  for (int d = 0; d < operand.ndim; ++d)
+    if (operand.sizes[d] > 1 && operand.strides[d] != 0) return false;
+  return true;
+}
+
+// Whether every kernel of the case that reads the operand takes one number for all rows, as a mean's gradient is.
+bool knows_steps(const Plan &plan, const Operand &operand) {
+  const int index = static_cast<int>(&operand - plan.operands);
+  for (const Alternative &alternative : plan.chosen->cuda)
+    for (const Step &step : alternative.steps) {
+      const auto has = [&](ParamKind kind) {
+        return std::any_of(step.params.begin(), step.params.end(),
+                           [&](const Param &param) { return param.kind == kind && param.index == index; });
+      };
+      if (has(ParamKind::Pointer) && !has(ParamKind::Step)) return false;
+    }
+  return true;
+}
+
 // Casts keep the layout of a dense operand, so that a call stays flat.
 void plan_casts(Plan &plan) {
   for_each(plan, Span::MN, [&](Operand &operand) {
@@ -86,8 +106,9 @@ void plan_casts(Plan &plan) {
   });
   for_each(plan, Span::M, [&](Operand &operand) {
     set_cast(operand, is_integer(operand.declared) ? Dtype::I64 : plan.compute, plan.m_strides);
-    if (!same_layout(operand.sizes, operand.ndim, operand.kernel_strides(), plan.m_strides))
-      use_copy(operand, plan.m_strides);
+    if (same_layout(operand.sizes, operand.ndim, operand.kernel_strides(), plan.m_strides)) return;
+    operand.repeated = !operand.cast && is_one_number(operand) && knows_steps(plan, operand);
+    if (!operand.repeated) use_copy(operand, plan.m_strides);
   });
   for_each(plan, Span::One, [&](Operand &operand) { set_cast(operand, plan.compute, operand.strides); });
 }

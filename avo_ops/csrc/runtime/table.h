@@ -91,7 +91,7 @@ struct Family {
   std::vector<std::unique_ptr<Variant>> variants[kDtypes][kDtypes + 1];
 };
 
-enum class ParamKind : uint8_t { Pointer, Stride, M, N, Aligned, Scalar, Partials, Groups, Run, Runs, Channels };
+enum class ParamKind : uint8_t { Pointer, Stride, Step, M, N, Aligned, Scalar, Partials, Groups, Run, Runs, Channels };
 
 struct Param {
   ParamKind kind = ParamKind::M;

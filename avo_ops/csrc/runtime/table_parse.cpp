@@ -403,6 +403,7 @@ private:
     Param param;
     param.kind = choose<ParamKind>("param", {{"ptr", ParamKind::Pointer},
                                              {"stride", ParamKind::Stride},
+                                             {"step", ParamKind::Step},
                                              {"M", ParamKind::M},
                                              {"N", ParamKind::N},
                                              {"aligned", ParamKind::Aligned},
@@ -412,7 +413,8 @@ private:
                                              {"run", ParamKind::Run},
                                              {"runs", ParamKind::Runs},
                                              {"channels", ParamKind::Channels}});
-    if (param.kind == ParamKind::Pointer || param.kind == ParamKind::Stride) param.index = operand(in_.word("operand"));
+    if (param.kind == ParamKind::Pointer || param.kind == ParamKind::Stride || param.kind == ParamKind::Step)
+      param.index = operand(in_.word("operand"));
     if (param.kind == ParamKind::Scalar) param.index = scalar(in_.word("scalar"));
     if (step.params.size() == kMaxParams) in_.error("more than ", kMaxParams, " params");
     step.params.push_back(param);
