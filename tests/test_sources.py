@@ -30,7 +30,7 @@ OPS = [op for operator in PLAN["operators"] for op in operator["ops"]]
 DTYPES = ("f32", "f16", "bf16", "f64")
 PAIRS = (*((dtype, dtype) for dtype in DTYPES), ("f16", "f32"), ("bf16", "f32"))
 # A step's parameters with a name say where it is looked up: among what kinds of arguments and returns.
-NAMED = ("ptr", "stride", "scalar")
+NAMED = ("ptr", "stride", "step", "scalar")
 PLAIN = ("M", "N", "aligned", "partials", "groups", "run", "runs", "channels")
 
 
