@@ -208,9 +208,10 @@ class Emitter:
             for d in DTYPES
         }
         family = self._row(f"{name}_cluster", graph, "cluster", ())
-        # Odd rows, read by vectors that are shifted into place, take a loop less time where no sums follow: log_softmax's
-        # backward in bf16 on an H200, 2048x50257, 211 us and 306.
-        when = "rows" if self.with_sums else "chunks"
+        # Odd rows, read by vectors that are shifted into place, take a loop less time, in bf16 on an H200: log_softmax's
+        # backward of 2048x50257 211 us and 306, rms_norm's 518 and 750. But not where a loop would read twice what is kept here:
+        # add_layer_norm's forward takes 619 in a loop, and 398.
+        when = "chunks" if features.held == features.row_loads else "rows"
         return {"when": when, "limit": limit, "min_arch": 90, "steps": [_step(family)]}
 
     def _steps(self, family: Family, name: str, graph: Graph) -> list[Json]:

@@ -239,7 +239,9 @@ def sums_ladder(features: Features, item: int) -> tuple[Tile, ...]:
     ]
     if item == 8:
         shapes = [(32, 1, 256, 3)]
-    elif features.most_loads > 2:  # the widest would spill: three rows, and the next three
+    elif (
+        features.most_loads > 2 and features.most_sums > 1
+    ):  # the widest would spill: three rows, and the next three
         shapes.pop()
     if item >= 4:  # half as many values in a vector: four fit
         shapes.append((512, 4, 512, 1))
@@ -313,7 +315,8 @@ def loop_tiles(cases: Sequence[Features]) -> dict[int, Tile]:
 
     One tile for each size of an element, the same for all cases of an op, whose rows have the same threads. With one vector of
     each of 1024 threads cross_entropy's forward in bf16 on an H200, 4096x128256, takes 510 us (a copy: 248), and 262 with four of
-    each of 256; layer_norm's backward, 1024x65536, 258 and 230 with four of each of 1024.
+    each of 256; layer_norm's backward, 1024x65536, 258 and 230 with four of each of 1024. But add_layer_norm's, which reads three
+    rows, takes 621 at 2048x50257, and 674 with four of each of 512.
     """
     loads = max(c.row_loads for c in cases)
     if not any(c.row_stores for c in cases):
@@ -321,7 +324,7 @@ def loop_tiles(cases: Sequence[Features]) -> dict[int, Tile]:
     elif loads <= 2:
         tile = Tile(threads=1024, vectors=4, block=1024, min_blocks=1, max_n=0)
     else:
-        tile = Tile(threads=512, vectors=4, block=512, min_blocks=2, max_n=0)
+        tile = Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
     wide = Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
     return {item: wide if item == 8 else tile for item in ITEM_SIZE.values()}
 
