@@ -834,6 +834,39 @@ def integer_math(n):
     return n // 3 + n % 5 - (n & 3)
 
 
+@add((((6, 40), I(6)), ((5, 5), I(5)), ((1, 9), I(1))))
+def ignored_rows(x, labels):
+    keep = (labels != 3) & (labels < 12) | (labels == 17)
+    return torch.where(keep[:, None], torch.softmax(x, -1), 0.0)
+
+
+@add((((6, 40), I(6, 40)), ((5, 5), I(5, 5)), ((2, 3, 4), I(2, 3, 4))))
+def ignored_elements(x, labels):
+    return (
+        torch.where(torch.logical_xor(labels >= 4, labels == 9), x, 0.0).sum(-1) + (x * (labels > 5)).mean()
+    )
+
+
+@add((((6, 40), I(40)), ((5, 5), I(5)), ((2, 3, 4), I(4))))
+def masked_columns(x, ids):
+    return x.masked_fill(ids > 7, 0.0).amax(-1, keepdim=True) * ~ids.bool()
+
+
+@add(((I(6, 40),), (I(5, 5),), (I(2, 3, 4),)), gradients=False)
+def weights_of_classes(labels):
+    return torch.where(labels < 3, 0.5, torch.where(labels <= 10, 1.0, 2.0))
+
+
+@add((((6, 40), I(6)), ((5, 5), I(5)), ((1, 9), I(1))))
+def masked_and_scaled(x, n):
+    return torch.where(n[:, None] != 3, x, 0.0) * n[:, None]
+
+
+@add((((6, 40), I(6), I(6)), ((5, 5), I(5), I(5)), ((1, 9), I(1), I(1))), torch_parts=True)
+def same_class(x, a, b):
+    return torch.where((a == b)[:, None], x, 0.0)
+
+
 @add((((6, 40),), ((5, 5),), ((3, 2, 8),)), gradients=False)
 def arg_max(x):
     return x.argmax(-1)

@@ -157,7 +157,9 @@ def test_corpus_in_float64(names: list[str]) -> None:
         check(CORPUS[name].fn, compiled, inputs, CORPUS[name].gradients)
 
 
-@pytest.mark.parametrize("name", ["rms_norm", "swiglu", "outer_product"])
+@pytest.mark.parametrize(
+    "name", ["rms_norm", "swiglu", "outer_product", "ignored_rows", "ignored_elements", "masked_columns"]
+)
 def test_corpus_in_the_emulator(name: str) -> None:
     compiled = avo_ops.compile(CORPUS[name].fn, name=name)
     avo_ops.reset_stats()
@@ -166,6 +168,66 @@ def test_corpus_in_the_emulator(name: str) -> None:
     ran = [k for k in avo_ops.stats() if k.startswith("avo_jit::")]
     assert ran
     assert all(" / cuda/" in k or k.endswith(("copy", "cast")) for k in ran)
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+@pytest.mark.parametrize("integer", [torch.int64, torch.int32, torch.int16, torch.uint8], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(torch.float32, 2**24), (torch.bfloat16, 2**8), (torch.float16, 2**11)], ids=str
+)
+def test_masks_of_integers_are_those_of_torch(
+    dtype: torch.dtype, most: int, integer: torch.dtype, emulated: bool
+) -> None:
+    """Beside the largest constants that kernels take, and with integers that are no numbers of floating point."""
+    limits = torch.iinfo(integer)
+    values = [0, 1, -1, most - 2, most - 1, most, most + 1, 1 - most, -most, limits.min, limits.max]
+    ids = torch.tensor([v for v in values if limits.min <= v <= limits.max], dtype=integer)
+    last = min(most - 1, limits.max)
+
+    def weights(x: Tensor, of_row: Tensor, of_element: Tensor) -> Tensor:
+        row = 1.0 * (of_row == last) + 2.0 * (of_row < last) + 4.0 * (of_row >= last)
+        element = 8.0 * (of_element != last) + 16.0 * (of_element > last) + 32.0 * (of_element <= last)
+        return x * (row + element)
+
+    compiled = avo_ops.compile(weights)
+    x = torch.ones(len(ids), len(ids), dtype=dtype)
+    given = (x, ids[:, None], ids.flip(0).expand(x.shape).contiguous())
+    with emulate(sms=2) if emulated else contextlib.nullcontext():
+        found = compiled(*given)
+    torch.testing.assert_close(found, weights(*given), rtol=0, atol=0)
+    assert compiled.variants()[0].composite.reasons == []
+
+
+def test_integers_of_rows_are_read_as_they_are() -> None:
+    """By the kernel that makes the masks, with no conversion before it; what is for torch to read stays with torch."""
+
+    def ignored(loss: Tensor, labels: Tensor) -> Tensor:
+        return torch.where((labels != -100)[:, None], loss, 0.0)
+
+    def counted(loss: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        keep = labels != -100
+        return torch.where(keep[:, None], loss, 0.0), keep
+
+    def large(loss: Tensor, labels: Tensor) -> Tensor:
+        return torch.where((labels != 2**24)[:, None], loss, 0.0)
+
+    loss, labels = torch.randn(3, 9), torch.tensor([-100, 4, 2**24])
+    reasons = {}
+    for fn in (ignored, counted, large):
+        compiled = avo_ops.compile(fn)
+        torch.testing.assert_close(compiled(loss, labels), fn(loss, labels))
+        composite = compiled.variants()[0].composite
+        reasons[fn.__name__] = [reason for _, reason in composite.reasons]
+        if fn is ignored:
+            (step,) = composite.program.steps
+            assert torch.int64 in step.dtypes
+    assert reasons == {
+        "ignored": [],
+        "counted": ["it makes a mask of integers for torch to read"],
+        "large": [
+            "it compares integers with 16777216: kernels compute in floating point, exact below 16777216"
+        ],
+    }
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)

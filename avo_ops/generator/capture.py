@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -212,6 +213,7 @@ def capture(
     _refuse_nodes(module.graph)
     _without_mutations(module.graph)
     _for_any_strides(module.graph)
+    _without_full_slices(module.graph)
     module.graph.eliminate_dead_code()
     _note_long_rows(module.graph)
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
@@ -269,6 +271,16 @@ def _for_any_strides(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
             node.target = torch.ops.aten.reshape.default
+
+
+def _without_full_slices(graph: torch.fx.Graph) -> None:
+    """Nothing for slices of a whole dim, as torch traces ``x[:, None]`` with one, unless the caller gets them."""
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.slice.Tensor:
+            given = tuple(node.args)
+            source, _, start, end, step = given + (0, None, None, 1)[len(given) - 1 :]
+            if start in (0, None) and end in (sys.maxsize, None) and step == 1 and not node.kwargs:
+                node.replace_all_uses_with(source, lambda user: user.op != "output")
 
 
 # Up to here float32, in which kernels number the columns, has every whole number.

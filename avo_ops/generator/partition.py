@@ -13,6 +13,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import sympy  # type: ignore[import-untyped]
@@ -32,6 +33,9 @@ Axes = tuple[int | None, ...]
 _REDUCTIONS = ("sum", "mean", "prod", "amax", "amin", "any", "all", *PLACES)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _VALUES = (*_FLOATS, *NARROW, torch.bool)  # dtypes of what a region may read
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not", "_to_copy")
+_WHOLE = (torch.int64, torch.int32)  # that kernels read as they are where a row has one of them
 
 
 def _value(node: FxNode) -> Any:
@@ -49,6 +53,12 @@ def _shares_memory(node: FxNode) -> bool:
     schema = getattr(node.target, "_schema", None)
     aliases = schema is not None and any(r.alias_info and not r.alias_info.is_write for r in schema.returns)
     return aliases and not is_view(aten_name(node))
+
+
+def _reads_integers(inputs: Sequence[FxNode]) -> bool:
+    """Whether an operation takes integers that are rounded in kernels as they are: torch rounds those beside numbers itself."""
+    dtypes = {_value(a).dtype for a in inputs}
+    return not dtypes <= {*_VALUES} and not dtypes & {*_FLOATS}
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -256,13 +266,42 @@ class _Partition:
             return "it moves a tensor to another device"
         if any(_value(a).is_complex() for a in inputs):
             return "it is complex"
-        exact = [a for a in inputs if _value(a).dtype not in _VALUES]
-        if exact and len(exact) == len(inputs) and value.dtype == torch.bool:
-            return "it compares integers: kernels compute in floating point"
+        if value.dtype == torch.bool and _reads_integers(inputs):
+            reason = self._masks_no_integers(node)
+            if reason is not None:
+                return reason
         inside = any(isinstance(self.group.get(a), _Region) for a in inputs)
         if not inside and not any(not _is_one(s) for a in inputs for s in _shape(a)):
             return ""  # one number
         return None
+
+    def _masks_no_integers(self, node: FxNode) -> str | None:
+        """Why no kernel makes this mask of integers: they are rounded to numbers there, which keeps the order to small ones."""
+        name = aten_name(node)
+        if name in _COMPARISONS:
+            number = node.args[1]
+            number = self.constants.get(number) if isinstance(number, FxNode) else number
+            if not isinstance(number, int | float):
+                return "it compares integers with other values than a constant: kernels compute in floating point"
+            if not abs(number) < self._exact_below:
+                return f"it compares integers with {number}: kernels compute in floating point, exact below {self._exact_below}"
+        elif name not in _LOGICAL:
+            return f"{node.target} of integers has no place in a kernel yet"
+        return None if self._is_for_numbers(node) else "it makes a mask of integers for torch to read"
+
+    @cached_property
+    def _exact_below(self) -> int:
+        """Integers below this in size differ from all others in every dtype that an operand may be brought to."""
+        dtypes = {_value(n).dtype for n in self.captured.graph.nodes if _is_tensor(n)} & {*_FLOATS}
+        return min(int(2 / torch.finfo(dtype).eps) for dtype in {torch.float32, *dtypes})
+
+    def _is_for_numbers(self, node: FxNode) -> bool:
+        """Whether all that reads a mask, or a mask made of it, computes numbers in floating point."""
+        if node.op != "call_function" or _value(node).dtype in _FLOATS:
+            return node.op == "call_function"
+        known = has_handler(aten_name(node)) or is_view(aten_name(node))
+        is_mask = known and _value(node).dtype == torch.bool
+        return is_mask and bool(node.users) and all(map(self._is_for_numbers, node.users))
 
     def _finds_no_place(self, node: FxNode) -> str | None:
         """Why no kernel looks for the place of an extreme value."""
@@ -700,7 +739,8 @@ class _RegionBuilder:
         lengthen = missing if span in ("N", "M") or whole else set()
         dtype = None
         value = _value(node)
-        if value.dtype not in _FLOATS and not (value.dtype in NARROW and span == "MN"):
+        as_it_is = (value.dtype in NARROW and span == "MN") or self._is_whole(node, span)
+        if value.dtype not in _FLOATS and not as_it_is:
             dtype = self._float_dtype()
         if not lengthen and _fits(axes, dims, span, self.columns):
             return View(dtype=dtype)
@@ -709,6 +749,13 @@ class _RegionBuilder:
             [a if a in axes else None for a in dims],
             [self.size[a] if a in lengthen else None for a in dims],
             dtype,
+        )
+
+    def _is_whole(self, node: FxNode, span: str) -> bool:
+        """Whether a kernel reads integers themselves, for masks alone: arithmetic first rounds them to the dtype of its result."""
+        users = [u for u in node.users if u in self.region.members]
+        return (
+            span == "M" and _value(node).dtype in _WHOLE and all(_value(u).dtype == torch.bool for u in users)
         )
 
     def _float_dtype(self) -> torch.dtype:
@@ -753,6 +800,7 @@ class _RegionBuilder:
                 self.title, str(columns), repr(self.double), program.text(),
                 *(f"{o.name} {o.span} {o.mask}" for o in operands), repr(self.scalars.values()),
                 *(f"{o.name} {o.dtype}" for o in operands if o.dtype in NARROW),
+                *(f"{o.name} whole" for o in operands if o.dtype in _WHOLE),
                 *(f"{r.name} {program.index[root]} {dtypes.get(r.name)}" for r, root in zip(results, roots, strict=True)),
             ]
         )  # fmt: skip
@@ -767,6 +815,7 @@ class _RegionBuilder:
             formula=self._formula(),
             source=self.title,
             spans={o.name: o.span for o in operands if o.span != "MN"},
+            integers=tuple(o.name for o in operands if o.dtype in _WHOLE),
             narrow={o.name: (_name(o.dtype),) for o in operands if o.dtype in NARROW},
             differentiation="definition" if {*dtypes.values()} & {*NARROW_NAMES} else "kernels",
             results=tuple(r.name for r in results),
