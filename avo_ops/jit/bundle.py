@@ -192,7 +192,7 @@ class _Writer:
 
     def write(self, folder: Path, archs: Sequence[str], isas: Sequence[str], gradients: bool) -> None:
         made = {name: known_operator(name) for name in self.operators}
-        families = {k: v for one in made.values() for k, v in one.records.items()}
+        families = {k: one.records[k] for one in made.values() for k in one.families}
         (folder / "plan.json").write_text(plan_file.text([one.operator for one in made.values()], families))
         if made:
             for isa in isas:

@@ -83,7 +83,8 @@ def keep(address: str, graph: Graph, spec: Any, kinds: Sequence[Any], autocast: 
         return
     try:
         operators = [known_operator(name) for name in dict.fromkeys(graph.variant.operators)]
-        records = {name: record for one in operators for name, record in one.records.items()}
+        # An operator that was found in an entry shares the records of all others there.
+        records = {name: one.records[name] for one in operators for name in one.families}
         plan = plan_file.data_of([one.operator for one in operators], records)
         rest = {"tables": plan.pop("tables"), "made": [_encoded_rest(one) for one in operators]}
         data = {
