@@ -269,6 +269,24 @@ def test_what_is_read_now_counts(filled: tuple[Path, list[str]]) -> None:
 
 
 @pytest.mark.xdist_group("remembered")
+def test_an_operator_that_was_remembered_is_kept_in_another_graph(tmp_path: Path) -> None:
+    """Without the operators that lay beside it."""
+    if native_library.runtime() is None:
+        pytest.skip("the package is not built")
+    body = """
+    def rows(a, n):
+        keep = (n > 0.3) & (n < 0.9)
+        return torch.where(keep[:, None], torch.softmax(a, -1), 0.0)
+    compiled, n = avo_ops.compile(rows), torch.tensor([0.1, 0.5, 0.4, 0.9])
+    for a in (x.detach(), half)[:COUNT]:
+        torch.testing.assert_close(compiled(a, n), rows(a, n))
+    print(len(compiled.variants()[0].operators))
+    """
+    assert run(tmp_path, body.replace("COUNT", "1")) == ["2"]
+    assert run(tmp_path, body.replace("COUNT", "2")) == ["2"]
+
+
+@pytest.mark.xdist_group("remembered")
 def test_a_frozen_process_uses_what_there_is(filled: tuple[Path, list[str]]) -> None:
     body = """
     avo_ops.freeze()
