@@ -17,6 +17,18 @@ def _rounded(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     return lambda x: x.to(dtype).to(x.dtype)
 
 
+def _left(a: Tensor, b: Tensor, bits: Tensor) -> Tensor:
+    return torch.where((b < 0) | (b >= bits), 0, a << b.clamp(0, 63))
+
+
+def _right(a: Tensor, b: Tensor, bits: Tensor) -> Tensor:
+    return a >> torch.where((b < 0) | (b >= bits), 63, b)
+
+
+def _wrapped(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    return lambda x: x.to(dtype).to(torch.int64)
+
+
 TORCH: dict[str, Callable[..., Any]] = {
     "neg": torch.neg,
     "add": torch.add,
@@ -90,4 +102,35 @@ TORCH: dict[str, Callable[..., Any]] = {
     # Beyond 448 the largest number of e4m3, in every release of torch. Only numbers of its range are cast to int8.
     "round_f8": lambda x: _rounded(torch.float8_e4m3fn)(x.clamp(-448.0, 448.0)),
     "round_i8": _rounded(torch.int8),
+    # Integers, as int64.
+    "whole": lambda x: x.to(torch.int64),
+    "to_whole": lambda x: x.to(torch.int64),
+    "to_math": lambda x: x.to(torch.get_default_dtype()),
+    "iadd": torch.add,
+    "isub": torch.sub,
+    "imul": torch.mul,
+    "ineg": torch.neg,
+    "iabs": torch.abs,
+    "isign": torch.sign,
+    "iand": torch.bitwise_and,
+    "ior": torch.bitwise_or,
+    "ixor": torch.bitwise_xor,
+    "inot": torch.bitwise_not,
+    "ishl": _left,
+    "ishr": _right,
+    "imax": torch.maximum,
+    "imin": torch.minimum,
+    "idiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "ifloordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "irem": torch.fmod,
+    "imod": torch.remainder,
+    "iwhere": torch.where,
+    "ilt": torch.lt,
+    "ile": torch.le,
+    "ieq": torch.eq,
+    "ine": torch.ne,
+    "wrap_u8": _wrapped(torch.uint8),
+    "wrap_i8": _wrapped(torch.int8),
+    "wrap_i16": _wrapped(torch.int16),
+    "wrap_i32": _wrapped(torch.int32),
 }

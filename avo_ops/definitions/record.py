@@ -99,6 +99,9 @@ class OpDef:
             with ``torch.arange`` of the columns.
         narrow: tensor arguments of 8 bits, of span "MN", and the dtypes that each may have: ``{"x": ("int8",)}``. The definition
             sees their values as it sees all others.
+        whole: tensor arguments of span "MN" of integers or bools, and the dtype of each: ``{"mask": "bool"}``; None: integers are
+            numbers of the math, as everything else. Otherwise all math with integers is torch's, exact and of the same dtypes, that
+            with ``integers`` too, and a result may name such a dtype.
         parts: tensor arguments and results that hold several values for each column, and the names of those:
             ``{"x": ("gate", "up")}`` is a tensor of twice the columns. The definition takes it apart by
             ``x.chunk(2, -1)`` or, if ``interleaved``, by ``x[..., 0::2]`` and ``x[..., 1::2]``, and returns a packed
@@ -133,6 +136,7 @@ class OpDef:
     spans: dict[str, str] = field(default_factory=dict)
     integers: tuple[str, ...] = ()
     narrow: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    whole: dict[str, str] | None = None
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     interleaved: bool = False
     results: tuple[str, ...] = ("y",)
@@ -152,6 +156,11 @@ class OpDef:
         """The shape of a tensor argument in a call of m rows and n columns."""
         columns = n * len(self.parts.get(name, (name,)))
         return {"N": (columns,), "M": (m, 1), "1": (), "MN": (m, columns)}[self.spans.get(name, "MN")]
+
+    @property
+    def stored(self) -> dict[str, tuple[str, ...]]:
+        """The dtypes that each argument may have whose elements are not of the row operands' dtype."""
+        return {**self.narrow, **{name: (dtype,) for name, dtype in (self.whole or {}).items()}}
 
     @property
     def values(self) -> tuple[str, ...]:

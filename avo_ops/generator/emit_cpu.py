@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..definitions.record import OpDef
-from .ir import LEAVES, PRIMITIVES, Graph, Node, Span, read_whole
+from .ir import C_TYPES, LEAVES, PRIMITIVES, WHOLE_REDUCTIONS, Graph, Node, Span, read_whole
 from .plan import Case
 from .product import CpuKernel
 from .render import Body, Names, formula_comment, identifier, row_level, summand
@@ -59,6 +59,7 @@ def emit(record: OpDef, case: Case) -> CpuKernel | None:
 _OF_ROW: dict[str, Any] = {
     "row_value": lambda text: f"V({text})",
     "row_mask": lambda text: f"m_ne(V(C({text})), V(C(0)))",
+    "row_whole": lambda text: f"Ints({text})",
 }
 
 
@@ -74,7 +75,12 @@ class _Kernel:
         self.column = "c" if self.by_row else "c0 + c"  # of the first of a vector's elements
         loads = [n for n in self.nodes if n.op == "load"]
         whole = read_whole(case.graph.results.values())
-        self.row_loads = [n for n in loads if n.span == Span.BOTH and n.index in whole]
+        # Integers, which are read where they lie. Those of rows are numbers too where the record does not say that they are exact.
+        self.integers = [n.args[0] for n in self.nodes if n.op == "whole"]
+        of_integers = {n.index for n in self.integers}
+        self.row_loads = [
+            n for n in loads if n.span == Span.BOTH and n.index in whole and n.index not in of_integers
+        ]
         self.column_loads = [n for n in loads if n.span == Span.COLS and n.index in whole]
         self.statistics = [n for n in loads if n.span == Span.ROWS]
         self.numbers = [n for n in loads if n.span == Span.NONE]
@@ -83,7 +89,9 @@ class _Kernel:
         self.sums = {name: v for name, v in results.items() if v.is_reduction and v.attr == Span.ROWS}
         others = {name: v for name, v in results.items() if name not in self.sums}
         self.row_stores = {name: v for name, v in others.items() if self.by_row and not v.span & Span.COLS}
-        self.stores = {name: v for name, v in others.items() if name not in self.row_stores}
+        elements = {name: v for name, v in others.items() if name not in self.row_stores}
+        self.stores = {name: v for name, v in elements.items() if not v.is_whole}
+        self.whole_stores = {name: v for name, v in elements.items() if v.is_whole}
         inside = {n.index for n in self.nodes if n.is_reduction and n.attr == Span.ROWS}
         if inside - {v.index for v in self.sums.values()} or any(v.op != "sum" for v in self.sums.values()):
             raise TraceError(f"{case.name}: only a plain sum over the rows can be a result")
@@ -92,10 +100,12 @@ class _Kernel:
             n for span in (Span.BOTH, Span.COLS, Span.ROWS, Span.NONE) for n in loads if n.span == span
         ]
         self.operands = [n.attr for n in by_span]
-        self.operands += [*self.stores, *self.row_stores]
+        self.operands += [*self.stores, *self.whole_stores, *self.row_stores]
         self.names = Names(
             {f"{o}_{what}" for o in self.operands for what in ("row", "columns")}
             | {f"{s}_sum" for s in self.sums}
+            | {f"{n.attr}_in" for n in self.integers}
+            | {f"{name}_out" for name in self.whole_stores}
         )
         for n in [*loads, *self.scalars]:
             self.names.reserve(identifier(n.attr))
@@ -137,6 +147,11 @@ class _Kernel:
         ]
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
+        known |= {
+            n.index: identifier(n.args[0].attr)
+            for n in self.nodes
+            if n.op == "whole" and not n.span & Span.COLS
+        }
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.case.graph.results.values(), self.phase)
         if self.by_row:
@@ -233,7 +248,7 @@ class _Kernel:
 
     def _roots(self, k: int) -> list[Node]:
         """The elements that pass ``k`` over a row is for; the last writes the results."""
-        results = self.stores.values() if k > self.last else ()
+        results = [*self.stores.values(), *self.whole_stores.values()] if k > self.last else ()
         return [*results, *(n.args[0] for n in self._reductions(k))]
 
     def _elements(self, roots: Sequence[Node], stop: Collection[int] = ()) -> dict[int, Node]:
@@ -258,7 +273,7 @@ class _Kernel:
             new = [n for n in elements.values() if n.index not in computed]
             for n in [*roots, *(a for user in new for a in user.args)]:
                 again = n.index in elements and n.index in computed and n.index not in kept
-                if again and not n.is_mask and _cost(self._elements([n], kept).values()) >= _DEAR:
+                if again and not n.is_mask and not n.is_whole and _cost(self._elements([n], kept).values()) >= _DEAR:
                     row = f"{self.names.scope().of(n)}_row"
                     while row in self.names.taken:
                         row += "_"
@@ -309,6 +324,13 @@ class _Kernel:
             f"{indent}{first.format(name)}a, {self._operand(name)}, {where}, {self._buffer(name)}{then}"
             for name in self.stores
         ]
+        types = self.case.graph.narrow
+        integers = [(n.attr, "in") for n in self.integers if n.span == Span.BOTH]
+        integers += [(name, "out") for name in self.whole_stores]
+        out += [
+            f"{indent}const IntegersOfRow<{C_TYPES[types[name]]}> {name}_{way}(a, {self._operand(name)}, {where});"
+            for name, way in integers
+        ]
         out += [f"{indent}C* {row} = {self._buffer(index)};" for index, (_, row) in self.kept.items()]
         out += [
             f"{indent}const int64_t {identifier(x.attr)} = load_whole_number(a, {self._operand(x.attr)}, row);"
@@ -340,7 +362,8 @@ class _Kernel:
                 [node]
             )
             out += [f"    {line}" for line in lines]
-            out.append(f"    const {'auto' if node.is_mask else 'C'} {name} = {value};")
+            kind = "auto" if node.is_mask or node.is_whole else "C"
+            out.append(f"    const {kind} {name} = {value};")
             known[node.index] = name
         return out
 
@@ -377,7 +400,7 @@ class _Kernel:
             if node.index in seen or node.index in known:
                 return
             seen.add(node.index)
-            if node.op in ("load", "column") or self._is_kept(node, k):
+            if node.op in ("load", "column", "whole") or self._is_kept(node, k) or _is_number_of(node):
                 wanted.append(node)
                 return
             for x in node.args if node.op != "uniform" else ():
@@ -392,6 +415,14 @@ class _Kernel:
                 continue
             if x.op == "load":
                 name, value = identifier(x.attr), f"part.load({x.attr}_row + c)"
+            elif x.op == "whole" or _is_number_of(x):
+                load = x.args[0] if x.op == "whole" else x.args[0].args[0]
+                # One vector may be read as integers and as numbers.
+                name = names.free(f"{load.attr}_numbers") if x.op == "to_math" else identifier(load.attr)
+                found[x.index] = name
+                how = "numbers<C>" if x.op == "to_math" else "load"
+                lines.append(f"const auto {name} = {load.attr}_in.{how}(c, part);")
+                continue
             elif x.op == "column":
                 name, value = "column", f"numbers_from<C>({self.column})"
             else:
@@ -451,7 +482,8 @@ class _Kernel:
         loads, spelled = self._loads(k, [*self._roots(k), *keeps], known, names)
         taken = [self._summand(n) for n in self._reductions(k)]
         if k > self.last:
-            taken = [*((v,) for v in self.stores.values()), *taken]
+            stored = [*self.stores.values(), *self.whole_stores.values()]
+            taken = [*((v,) for v in stored), *taken]
         body = Body(names, spelled, "const V", spell=self._spell, **_OF_ROW)
         lines, values = body.emit([*itertools.chain(*taken), *keeps])
         value = iter(values)
@@ -474,25 +506,34 @@ class _Kernel:
 
     def _reduce(self, k: int, known: dict[int, str]) -> list[str]:
         nodes = self._reductions(k)
-        start = {"sum": "V(C(0))", "prod": "V(C(1))", "amax": "V(lowest<C>())", "amin": "V(highest<C>())"}
+        start = {
+            "sum": "V(C(0))", "prod": "V(C(1))", "amax": "V(lowest<C>())", "amin": "V(highest<C>())", "isum": "Ints(int64_t(0))",
+            "iprod": "Ints(int64_t(1))", "iamax": "Ints(kLeastInteger)", "iamin": "Ints(kMostInteger)",
+        }  # fmt: skip
         names = [self.names.of(n) for n in nodes]
         earlier = [index for index, (at, _) in self.kept.items() if at < k]
         # Two chains of cheap operations: one alone would wait for the latency of each.
         two = _cost(self._elements(self._roots(k), earlier).values()) < _DEAR
 
         def declare(name: str, op: str) -> str:
-            return f"V {name}[2] = {{{start[op]}, {start[op]}}};" if two else f"V {name} = {start[op]};"
+            kind = "Ints" if op in WHOLE_REDUCTIONS else "V"
+            return f"{kind} {name}[2] = {{{start[op]}, {start[op]}}};" if two else f"{kind} {name} = {start[op]};"
 
         def joined(name: str, op: str) -> str:
             if not two:
                 return name
+            if op in WHOLE_REDUCTIONS:
+                return f"m_{op}(Whole{{}}, {name}[0], {name}[1])"
             return f"{name}[0] + {name}[1]" if op == "sum" else f"Whole::{op}({name}[0], {name}[1])"
 
         inner, values = self._pass(k, known)
         chain = "[chain]" if two else ""
         for n, name, value in zip(nodes, names, values, strict=True):
             to = f"{name}_block{chain}" if n.op == "sum" else f"{name}_lanes{chain}"
-            inner.append(f"{to} = part.{n.op}({to}, {value});")
+            if n.op in WHOLE_REDUCTIONS:
+                inner.append(f"{to} = m_{n.op}(part, {to}, {value});")
+            else:
+                inner.append(f"{to} = part.{n.op}({to}, {value});")
         sums = [name for n, name in zip(nodes, names, strict=True) if n.op == "sum"]
         blocks = self._blocks(k) or (_ONE_SIZE if sums else None)
         indent, begin, end = ("      ", blocks.begin, blocks.end) if blocks else ("    ", "0", "N")
@@ -518,7 +559,10 @@ class _Kernel:
         across = {"sum": "hsum", "prod": "hprod", "amax": "hamax", "amin": "hamin"}
         for name, n in zip(names, nodes, strict=True):
             lanes = f"{name}_lanes" if n.op == "sum" else joined(f"{name}_lanes", n.op)
-            out.append(f"    const C {name} = {across[n.op]}({lanes});")
+            whole = n.op in WHOLE_REDUCTIONS
+            out.append(
+                f"    const {'int64_t' if whole else 'C'} {name} = {f'h{n.op}' if whole else across[n.op]}({lanes});"
+            )
         known.update({n.index: name for n, name in zip(nodes, names, strict=True)})
         return out
 
@@ -527,15 +571,21 @@ class _Kernel:
         for name, node in self.row_stores.items():
             lines, (value,) = Body(self.names, known, "const C", element=False).emit([node])
             out += [f"    {line}" for line in lines]
-            out.append(f"    store_stat<C>(a, {self._operand(name)}, row, {value});")
-        if not self.stores and not self.sums:
+            store = "store_whole_number" if node.is_whole else "store_stat<C>"
+            out.append(f"    {store}(a, {self._operand(name)}, row, {value});")
+        if not self.stores and not self.whole_stores and not self.sums:
             return out
         inner, values = self._pass(self.last + 1, known)
         inner += [
             f"part.store({name}_row + c, {v});"
             for name, v in zip(self.stores, values[: len(self.stores)], strict=True)
         ]
-        sums = list(zip(self.sums, values[len(self.stores) :], strict=True))
+        values = values[len(self.stores) :]
+        inner += [
+            f"{name}_out.store(c, part, {v});"
+            for name, v in zip(self.whole_stores, values[: len(self.whole_stores)], strict=True)
+        ]
+        sums = list(zip(self.sums, values[len(self.whole_stores) :], strict=True))
         if blocks := self._blocks(self.last + 1):
             inner += [f"{name}_lanes = part.sum({name}_lanes, {v});" for name, v in sums]
             return [
@@ -557,6 +607,11 @@ class _Kernel:
             *(f"      {line}" for line in inner),
             "    });",
         ]
+
+
+def _is_number_of(node: Node) -> bool:
+    """Whether a node is an integer operand of the call's size as a number."""
+    return node.op == "to_math" and node.args[0].op == "whole" and bool(node.span & Span.COLS)
 
 
 def _cost(nodes: Iterable[Node]) -> int:

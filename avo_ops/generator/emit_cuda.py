@@ -10,7 +10,7 @@ from typing import Any
 from ..definitions.record import OpDef
 from ..plan_file import ANY, symbol_of
 from . import schedule
-from .ir import PRIMITIVES, REDUCTIONS, Builder, Graph, Node, Span, read_whole
+from .ir import C_TYPES, PRIMITIVES, REDUCTIONS, WHOLE_REDUCTIONS, Builder, Graph, Node, Span, read_whole
 from .plan import Argument, Case, Op, is_incoming_gradient, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
@@ -21,6 +21,12 @@ from .trace import TraceError
 Json = dict[str, Any]
 
 
+_NUMBERS = tuple(op for op in REDUCTIONS if op not in WHOLE_REDUCTIONS)
+# Reductions of integers: what joins two of them across threads, and in one.
+_WHOLE = {
+    "isum": ("WholeSum", "m_iadd"), "iprod": ("WholeProduct", "m_imul"), "iamax": ("WholeMax", "m_imax"),
+    "iamin": ("WholeMin", "m_imin"),
+}  # fmt: skip
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
@@ -495,6 +501,11 @@ class _RowKernel:
             raise TraceError(f"{name}: only sums may run over the rows")
         self.stores = {n: v for n, v in graph.results.items() if v.span & Span.ROWS and v.span != Span.ROWS}
         self.row_stores = {n: v for n, v in graph.results.items() if not v.span & Span.COLS}
+        # Arguments of integers that are exact, by the index of the integer, and results.
+        self.integers = {n.index: n.args[0] for n in self.nodes if n.op == "whole"}
+        self.whole = {n.attr for n in self.integers.values()} | {
+            name for name, v in graph.results.items() if v.is_whole
+        }
         self.looped = kind in ("loop", "runs")
         self.spreads = kind == "row" and not self.sums
         self.by_runs = record.columns.rule == "groups" and kind != "runs"
@@ -536,7 +547,8 @@ class _RowKernel:
             if strided:
                 add("stride", name, f"int64_t {name}_stride")
         for name in self.row_stores if self.kind != "runs" else ():
-            add("ptr", name, f"compute_t<X>* __restrict__ {name}_ptr")
+            number = "int64_t" if name in self.whole else "compute_t<X>"
+            add("ptr", name, f"{number}* __restrict__ {name}_ptr")
         if self.sums or self.kind == "runs":
             add("partials", "", "compute_t<X>* __restrict__ partials")
         if self.by_runs and self.column_loads:
@@ -552,7 +564,8 @@ class _RowKernel:
 
     def _stored(self, name: str) -> str:
         """The element type of an operand of the call's size."""
-        return self.graph.narrow.get(name, "X")
+        stored = self.graph.narrow.get(name, "X")
+        return C_TYPES[stored] if name in self.whole else stored
 
     # ---- pieces
 
@@ -561,7 +574,7 @@ class _RowKernel:
         typenames = "class X" + (", class W" if of_columns else "")
         names = "X" + (", W" if of_columns else "")
         head = [
-            *_title(self.record, self.name, self.kind),
+            *_title(self.record, self.name, self.kind, self._headers()),
             *_parameters(self.name, names, self.declared),
             "namespace avo {",
             "",
@@ -569,6 +582,11 @@ class _RowKernel:
             f"AVO_INLINE void {self.name}(AVO_PARAMETERS({names}, T)) {{",
         ]
         return "\n".join([*head, *self._body(), "}", "", "} // namespace avo", ""])
+
+    def _headers(self) -> list[str]:
+        """What is included beside avo.cuh."""
+        whole = any(n.is_whole for n in self.nodes)
+        return ['#include "device/integers.cuh"'] if whole else []
 
     def _body(self) -> list[str]:
         out = ["  using C = compute_t<X>;"]
@@ -616,9 +634,12 @@ class _RowKernel:
         """The loop over the rows of a block."""
         out: list[str] = []
         if self.last:
-            most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in REDUCTIONS)
             parts = ", kParts" if self.spreads else ""
-            out += [f"  __shared__ RowScratch<C, kBlock, T, {most}{parts}> scratch;", "  int turn = 0;"]
+            for number, ops, prefix in (("C", _NUMBERS, ""), ("int64_t", WHOLE_REDUCTIONS, "whole_")):
+                most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in ops)
+                if most:
+                    out.append(f"  __shared__ RowScratch<{number}, kBlock, T, {most}{parts}> {prefix}scratch;")
+                    out.append(f"  int {prefix}turn = 0;")
         if self.sums or self.kind == "runs":
             out.append("  let_next_kernel_begin();")
         if not self.looped and not self.by_runs:
@@ -669,6 +690,9 @@ class _RowKernel:
             out.append("    if (base == rows.first) await_row<T, kBlock>();")
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
+        known |= {
+            index: identifier(n.attr) for index, n in self.integers.items() if not n.span & Span.COLS
+        }
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)
@@ -837,7 +861,8 @@ class _RowKernel:
                 self.names, known, "const C", approximate="<A>", element=False, keep={node.index}
             ).emit([node])
             out += [f"    {line}" for line in lines]
-            out.append(f"    const {'auto' if node.is_mask else 'C'} {name} = {value};")
+            kind = "auto" if node.is_mask or node.is_whole else "C"
+            out.append(f"    const {kind} {name} = {value};")
             known[node.index] = name
         return out
 
@@ -933,6 +958,9 @@ class _RowKernel:
         for n in self.row_loads:
             text = f"{n.attr}_vec[p][j]"
             spelled[n.index] = f"C({text})" if n.attr in self.graph.narrow else text
+        for index, n in self.integers.items():
+            if n.span & Span.COLS:
+                spelled[index] = f"{n.attr}_vec[p].whole(j)"
         for n in self.column_loads:
             whole, one = self.looped or self._held(n), "0" if self.by_runs else "kAhead ? p : 0"
             spelled[n.index] = f"{n.attr}_vec[p][j]" if whole else f"{n.attr}_vec[{one}][j]"
@@ -962,7 +990,8 @@ class _RowKernel:
         nodes = [n for n in self.nodes if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k]
         start = {
             "sum": "RowSum<C, V> {0};", "prod": "C {0} = C(1);", "amax": "C {0} = lowest<C>();",
-            "amin": "C {0} = highest<C>();",
+            "amin": "C {0} = highest<C>();", "isum": "int64_t {0} = 0;", "iprod": "int64_t {0} = 1;",
+            "iamax": "int64_t {0} = kLeastInteger;", "iamin": "int64_t {0} = kMostInteger;",
         }  # fmt: skip
         name = {n.index: self.names.of(n) for n in nodes}
         spelled = {n.index: f"{name[n.index]}.total" if n.op == "sum" else name[n.index] for n in nodes}
@@ -988,6 +1017,12 @@ class _RowKernel:
                 out.append(f"    row_reduce<{functor}, T, kBlock>(scratch, turn, {', '.join(group)});")
             for m, sums in online.items() if op == "amax" else ():
                 out += [f"    {spelled[n.index]} *= m_exp<A>({here[m]} - {name[m.index]});" for n in sums]
+        for op, (functor, _) in _WHOLE.items():
+            group = [spelled[n.index] for n in nodes if n.op == op]
+            if group:
+                out.append(
+                    f"    row_reduce<{functor}, T, kBlock>(whole_scratch, whole_turn, {', '.join(group)});"
+                )
         known.update(spelled)
         return out
 
@@ -995,7 +1030,8 @@ class _RowKernel:
         """What some reductions of one phase take of each element of the tile."""
         step = {
             "sum": "{0}.{1}({2}, j, whole);", "prod": "{0} *= {2};",
-            "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});"
+            "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});",
+            **{op: f"{{0}} = {function}({{0}}, {{2}});" for op, (_, function) in _WHOLE.items()},
         }  # fmt: skip
         summands = [summand(n, known) for n in nodes]
         lines, values = self._element_body(self.phase[nodes[0].index], known).emit(itertools.chain(*summands))
@@ -1025,7 +1061,7 @@ class _RowKernel:
             inner.append(f"if (live) {more};")
         address = "{0}_ptr" if self.kind == "flat" else "{0}_ptr + row * {0}_stride"
         live = "true" if self.kind == "flat" else "live"
-        loop = [f"C {name}_out[V];" for name in results]
+        loop = [f"{'int64_t' if v.is_whole else 'C'} {name}_out[V];" for name, v in results.items()]
         loop += ["#pragma unroll", "for (int j = 0; j < V; ++j) {", *(f"  {line}" for line in inner), "}"]
         loop += [f"tile.store({address.format(name)}, p, {name}_out, {live});" for name in results]
         if not self.looped and self.kind != "flat":
@@ -1093,13 +1129,13 @@ def _finish_text(
     return "\n".join(out), tuple(params)
 
 
-def _title(record: OpDef, name: str, kind: str) -> list[str]:
+def _title(record: OpDef, name: str, kind: str, headers: Sequence[str] = ()) -> list[str]:
     """The first lines of a source. One of an operator's says what it computes."""
     first = f"{record.name}_forward"
     line = f"// Generated, do not edit. avo::{name}: {kind} kernel"
     if name != first:
-        return [f"{line}; formula: {first}.cu", '#include "device/avo.cuh"', ""]
-    return [line, *formula_comment(record.formula, record.source), '#include "device/avo.cuh"', ""]
+        return [f"{line}; formula: {first}.cu", '#include "device/avo.cuh"', *headers, ""]
+    return [line, *formula_comment(record.formula, record.source), '#include "device/avo.cuh"', *headers, ""]
 
 
 def _parameters(function: str, names: str, declared: Sequence[str]) -> list[str]:

@@ -55,7 +55,7 @@ class Primitive:
 
     spelling: str
     cost: int
-    result: str = "math"  # or "mask"
+    result: str = "math"  # or "mask", or "whole": an integer
     commutes: bool = False
     precedence: int = 9  # of the spelling: 9 a call, 8 unary, 6 multiplication, 5 addition
     approximate: bool = False  # the GPU has a cheaper form for results of 16 bits
@@ -127,16 +127,57 @@ PRIMITIVES: dict[str, Primitive] = {
     "round_bf16": Primitive("m_round_bf16({0})", 1),
     "round_f8": Primitive("m_round_f8({0})", 8),
     "round_i8": Primitive("m_round_i8({0})", 4),
+    # Integers, in 64 bits of two's complement whatever their dtype; a wrap brings a result back into that of torch.
+    "whole": Primitive("m_whole({0})", 1, "whole"),  # what a load has in memory; emitters spell it
+    "to_whole": Primitive("m_to_whole({0})", 2, "whole"),  # towards zero
+    "to_math": Primitive("m_to_math<C>({0})", 2),
+    "iadd": Primitive("m_iadd({0}, {1})", 2, "whole", commutes=True),
+    "isub": Primitive("m_isub({0}, {1})", 2, "whole"),
+    "imul": Primitive("m_imul({0}, {1})", 5, "whole", commutes=True),
+    "ineg": Primitive("m_ineg({0})", 2, "whole"),
+    "iabs": Primitive("m_iabs({0})", 3, "whole"),
+    "isign": Primitive("m_isign({0})", 3, "whole"),
+    "iand": Primitive("m_iand({0}, {1})", 2, "whole", commutes=True),
+    "ior": Primitive("m_ior({0}, {1})", 2, "whole", commutes=True),
+    "ixor": Primitive("m_ixor({0}, {1})", 2, "whole", commutes=True),
+    "inot": Primitive("m_inot({0})", 2, "whole"),
+    "ishl": Primitive("m_ishl({0}, {1}, {2})", 4, "whole"),  # the last: bits of the dtype
+    "ishr": Primitive("m_ishr({0}, {1}, {2})", 4, "whole"),
+    "imax": Primitive("m_imax({0}, {1})", 3, "whole", commutes=True),
+    "imin": Primitive("m_imin({0}, {1})", 3, "whole", commutes=True),
+    "idiv": Primitive("m_idiv({0}, {1})", 60, "whole"),  # towards zero, by what is not 0
+    "ifloordiv": Primitive("m_ifloordiv({0}, {1})", 64, "whole"),
+    "irem": Primitive("m_irem({0}, {1})", 60, "whole"),
+    "imod": Primitive("m_imod({0}, {1})", 64, "whole"),  # with the sign of the divisor
+    "iwhere": Primitive("m_iwhere({0}, {1}, {2})", 2, "whole"),
+    "ilt": Primitive("m_ilt<C>({0}, {1})", 2, "mask"),
+    "ile": Primitive("m_ile<C>({0}, {1})", 2, "mask"),
+    "ieq": Primitive("m_ieq<C>({0}, {1})", 2, "mask", commutes=True),
+    "ine": Primitive("m_ine<C>({0}, {1})", 2, "mask", commutes=True),
+    "wrap_u8": Primitive("m_wrap_u8({0})", 1, "whole"),
+    "wrap_i8": Primitive("m_wrap_i8({0})", 1, "whole"),
+    "wrap_i16": Primitive("m_wrap_i16({0})", 1, "whole"),
+    "wrap_i32": Primitive("m_wrap_i32({0})", 1, "whole"),
 }
 
 # Dtypes of 8 bits that operands may have, by their short names: storage only. The primitive round_<name> rounds to one.
 NARROW = {torch.float8_e4m3fn: "f8", torch.int8: "i8"}
 NARROW_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in NARROW.items()}
 
-MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}  # every other operand is a number
-REDUCTIONS = ("sum", "prod", "amax", "amin")
+# Dtypes of integers, bools among them, that operands and results may have, by their short names.
+WHOLE = {
+    torch.bool: "b8", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
+}  # fmt: skip
+# And their types in kernels.
+C_TYPES = {"b8": "uint8_t", "u8": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t"}
+WHOLE_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in WHOLE.items()}
+STORED_NAMES = {**NARROW_NAMES, **WHOLE_NAMES}
+
+MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,), "iwhere": (0,)}  # no others are masks
+WHOLE_REDUCTIONS = ("isum", "iprod", "iamax", "iamin")
+REDUCTIONS = ("sum", "prod", "amax", "amin", *WHOLE_REDUCTIONS)
 # Beside these, pick(value, place) is the value in the column that an integer of the row names, and 0 if there is none.
-LEAVES = ("load", "scalar", "const", "size", "column")
+LEAVES = ("load", "scalar", "const", "iconst", "size", "column")
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +199,13 @@ class Node:
     @property
     def is_mask(self) -> bool:
         return self.op in PRIMITIVES and PRIMITIVES[self.op].result == "mask"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is an integer."""
+        if self.op in PRIMITIVES:
+            return PRIMITIVES[self.op].result == "whole"
+        return self.op == "iconst" or self.op in WHOLE_REDUCTIONS
 
     def __repr__(self) -> str:
         inner = ", ".join(
@@ -206,6 +254,9 @@ class Builder:
     def const(self, value: float) -> Node:
         return self.make("const", attr=float(value))
 
+    def integer(self, value: int) -> Node:
+        return self.make("iconst", attr=int(value))
+
     def load(self, name: str, span: Span) -> Node:
         return self.make("load", attr=name, span=span)
 
@@ -219,7 +270,10 @@ class Builder:
 
 @dataclass(frozen=True)
 class Graph:
-    """Named results over the (M, N) space. ``narrow``: the loads and results of 8 bits, by name: "f8" or "i8"."""
+    """Named results over the (M, N) space.
+
+    ``narrow``: the loads and results that have another element type than the row operands, by name: "f8", "i32".
+    """
 
     results: dict[str, Node]
     narrow: dict[str, str] = field(default_factory=dict)
@@ -267,12 +321,17 @@ def uses(roots: Iterable[Node]) -> dict[int, int]:
     return count
 
 
+def _takes_whole(op: str) -> bool:
+    """Whether the operands of a primitive are integers (other than those that are masks)."""
+    return op.startswith(("i", "wrap_")) or op == "to_math"
+
+
 class VerifyError(AssertionError):
     """The IR breaks one of its own rules: a fault of the generator, never of the author."""
 
 
 def verify(graph: Graph) -> None:
-    """Check arity, spans, masks and reductions of every node."""
+    """Check arity, spans, kinds of values and reductions of every node."""
     arity = {name: p.spelling.count("{") for name, p in PRIMITIVES.items()}
     for node in graph.nodes():
         if node.op in LEAVES:
@@ -283,13 +342,18 @@ def verify(graph: Graph) -> None:
                 and node.attr in (Span.ROWS, Span.COLS)
                 and bool(node.args[0].span & node.attr)
             )
-            ok = ok and not node.args[0].is_mask
+            ok = (
+                ok and not node.args[0].is_mask and node.args[0].is_whole == (node.op in WHOLE_REDUCTIONS)
+            )
         elif node.op == "pick":
-            ok = len(node.args) == 2 and not node.args[0].is_mask and _is_of_row(node.args[1])
+            ok = len(node.args) == 2 and _is_number(node.args[0]) and _is_of_row(node.args[1])
         elif node.op in PRIMITIVES:
             ok = len(node.args) == arity[node.op]
             wants_mask = MASK_OPERANDS.get(node.op, ())
             ok = ok and all(a.is_mask == (i in wants_mask) for i, a in enumerate(node.args))
+            ok = ok and all(
+                a.is_whole == _takes_whole(node.op) for i, a in enumerate(node.args) if i not in wants_mask
+            )
         else:
             ok = False
         if not ok or node.span != Builder._span(node.op, node.args, node.attr, node.span):
@@ -297,6 +361,10 @@ def verify(graph: Graph) -> None:
     for name, node in graph.results.items():
         if node.is_mask:
             raise VerifyError(f"result {name!r} is a mask")
+
+
+def _is_number(node: Node) -> bool:
+    return not node.is_mask and not node.is_whole
 
 
 def _is_of_row(node: Node) -> bool:
@@ -313,13 +381,15 @@ def evaluate(graph: Graph, values: dict[str, torch.Tensor], rows: int, cols: int
             value = values[node.attr]
         elif node.op == "const":
             value = torch.full((1, 1), node.attr, dtype=some.dtype)
+        elif node.op == "iconst":
+            value = torch.full((1, 1), node.attr)
         elif node.op == "size":
             value = torch.full((1, 1), float(rows if node.attr == Span.ROWS else cols), dtype=some.dtype)
         elif node.op == "column":
             value = torch.arange(cols).reshape(1, cols)
         elif node.is_reduction:
             dim = 0 if node.attr == Span.ROWS else 1
-            value = getattr(torch, node.op)(args[0], dim, keepdim=True)
+            value = getattr(torch, node.op.removeprefix("i"))(args[0], dim, keepdim=True)
         elif node.op == "pick":
             value, place = args[0].expand(rows, cols), args[1].long()
             inside = (place >= 0) & (place < cols)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 
+from . import integers
 from .ir import MASK_OPERANDS, NARROW, Builder, Graph, Node, Source, Span, is_const
 from .trace import Traced, TraceError, aten_name, dim_of, source_of
 
@@ -62,10 +63,13 @@ class _Unsupported(Exception):
 
 
 class _Lowering:
-    """State of one lowering: the builder and the value of each node of the ATen graph."""
+    """State of one lowering: the builder and the value of each node of the ATen graph.
 
-    def __init__(self, traced: Traced, builder: Builder) -> None:
-        self.traced, self.builder = traced, builder
+    ``exact``: whether math with integers is torch's. Else they are numbers of the math.
+    """
+
+    def __init__(self, traced: Traced, builder: Builder, exact: bool = False) -> None:
+        self.traced, self.builder, self.exact = traced, builder, exact
         self.values: dict[torch.fx.Node, Any] = {}
 
     def operand(self, value: Any) -> Node:
@@ -79,19 +83,43 @@ class _Lowering:
         raise _Unsupported(f"an operand {value!r} is not supported")
 
     def number(self, value: Node) -> Node:
-        """A mask as 1 and 0, as torch promotes it in arithmetic."""
+        """A mask as 1 and 0, as torch promotes it in arithmetic; an integer as a number of the math."""
+        if value.is_whole:
+            return self.builder.make("to_math", value)
         return (
             self.builder.make("where", value, self.builder.const(1.0), self.builder.const(0.0))
             if value.is_mask
             else value
         )
 
+    def whole(self, value: Any) -> Node:
+        """An operand as an integer."""
+        node = self.values[value] if isinstance(value, torch.fx.Node) else value
+        if isinstance(node, bool | int):
+            return self.builder.integer(node)
+        if not isinstance(node, Node):
+            raise _Unsupported(f"an operand {value!r} of integer math is not supported")
+        if node.is_mask:
+            return self.builder.make("iwhere", node, self.builder.integer(1), self.builder.integer(0))
+        if is_const(node):
+            return self.builder.integer(int(node.attr))
+        return node if node.is_whole else self.builder.make("to_whole", node)
+
     def mask(self, value: Any) -> Node:
         """An operand as a mask: whether it differs from 0."""
         node = self.values.get(value) if isinstance(value, torch.fx.Node) else None
         if isinstance(node, Node) and node.is_mask:
             return node
+        if isinstance(node, Node) and node.is_whole:
+            return self.builder.make("ine", node, self.builder.integer(0))
         return self.builder.make("ne", self.operand(value), self.builder.const(0.0))
+
+    def result(self, value: Any) -> Node:
+        """A value as a kernel stores it."""
+        node = self.values.get(value) if isinstance(value, torch.fx.Node) else None
+        if self.exact and isinstance(node, Node) and (node.is_mask or node.is_whole):
+            return self.whole(value)
+        return self.operand(value)
 
     def pointwise(self, op: str, args: list[Any]) -> Node:
         masks = MASK_OPERANDS.get(op, ())
@@ -145,7 +173,10 @@ class _Lowering:
             axis = dim_of(node.meta["val"], self.traced.rows, self.traced.cols)
             return self.builder.size(axis) if axis else self.builder.const(1.0)
         handler = _HANDLERS.get(name)
-        if handler is not None:
+        integer = _integer_math(self, node, name, args) if self.exact else None
+        if integer is not None:
+            result = integer
+        elif handler is not None:
             result = handler(self, node, args)
         elif name in _POINTWISE:
             unknown = [k for k in node.kwargs if k not in IGNORED]
@@ -163,6 +194,8 @@ class _Lowering:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             self.dims(node)
+            if value.dtype == torch.bool and result.is_whole:
+                return self.builder.make("ine", result, self.builder.integer(0))
             if value.dtype == torch.bool and not result.is_mask:  # as in mask + mask
                 return self.builder.make("ne", result, self.builder.const(0.0))
             # A function that computes in a narrower type rounds each of its values to it.
@@ -185,6 +218,78 @@ class _Lowering:
             raise _Unsupported(f"{node.target} moves values between rows and columns")
         value = self.values[source]
         return value if isinstance(value, Node) else self.operand(source)  # a mask stays one
+
+
+def _integer_math(low: _Lowering, node: torch.fx.Node, name: str, args: list[Any]) -> Node | None:
+    """The value of a node that is math with integers, or a cast to one; else None."""
+    value, b = node.meta.get("val"), low.builder
+    if not isinstance(value, torch.Tensor) or name in _VIEWS:
+        return None
+    tensors = [a for a in args if isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
+    dtypes = [a.meta["val"].dtype for a in tensors]
+    if name in integers.COMPARISONS:
+        given = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in args]
+        if not all(isinstance(g, torch.Tensor | int) for g in given):
+            return None
+        if torch.result_type(*given) not in integers.INTEGERS:
+            return None
+        return integers.compare(b, name, low.whole(args[0]), low.whole(args[1]))
+    dtype = value.dtype
+    if dtype not in integers.INTEGERS:
+        return None
+    if is_fill(name):
+        return low.whole(fill_value(node))
+    if name in ("_to_copy", "_to", "convert_element_type", "copy"):
+        source = args[1] if name == "copy" else args[0]
+        before = source.meta["val"].dtype
+        if before.is_floating_point and dtype == torch.int8:  # as numbers of 8 bits are cast, within their range
+            return None
+        whole = low.whole(source)
+        return whole if not before.is_floating_point and integers.holds(dtype, before) else integers.wrapped(b, whole, dtype)
+    if name in integers.REDUCTIONS:
+        axes = low.axes(args[0], args[1] if len(args) > 1 else None)
+        return _reduce_integers(low, name, low.whole(args[0]), axes, dtype)
+    if name == "where":
+        return b.make("iwhere", low.mask(args[0]), low.whole(args[1]), low.whole(args[2]))
+    if name in ("clamp", "clamp_min", "clamp_max", "relu"):
+        return _clamp_integers(low, node, name, args)
+    alpha = node.kwargs.get("alpha", args[2] if name in ("add", "sub", "rsub") and len(args) > 2 else 1)
+    if name == "div":
+        mode = node.kwargs.get("rounding_mode", args[2] if len(args) > 2 else None)
+        op = "ifloordiv" if mode == "floor" else "idiv"
+        return integers.wrapped(b, b.make(op, low.whole(args[0]), low.whole(args[1])), dtype)
+    handler = integers.ARITHMETIC.get(name)
+    if handler is None or not all(d in (*integers.INTEGERS, torch.bool) for d in dtypes):
+        return None
+    given = [low.whole(a) for a in args[:2]]
+    if alpha != 1:
+        given[1] = integers.wrapped(b, b.make("imul", given[1], low.whole(alpha)), dtype)
+    return handler(b, dtype, given)
+
+
+def _clamp_integers(low: _Lowering, node: torch.fx.Node, name: str, args: list[Any]) -> Node:
+    value, bounds = low.whole(args[0]), [*args[1:], None, None]
+    if name == "relu":
+        bounds = [0, None]
+    elif name == "clamp_max":
+        bounds = [None, bounds[0]]
+    lower, upper = node.kwargs.get("min", bounds[0]), node.kwargs.get("max", bounds[1])
+    if lower is not None:
+        value = low.builder.make("imax", value, low.whole(lower))
+    return value if upper is None else low.builder.make("imin", value, low.whole(upper))
+
+
+def _reduce_integers(
+    low: _Lowering, name: str, value: Node, axes: Sequence[Span], dtype: torch.dtype
+) -> Node:
+    for axis in (Span.COLS, Span.ROWS):
+        if axis not in axes:
+            continue
+        if value.span & axis:
+            value = low.builder.make(integers.REDUCTIONS[name], value, attr=axis)
+        elif name in ("sum", "prod"):
+            raise _Unsupported(f"a {name} of integers that are all the same is not supported")
+    return value if name in ("amax", "amin") else integers.wrapped(low.builder, value, dtype)
 
 
 def _way_out(name: str) -> str:
@@ -378,6 +483,8 @@ def _is_within(value: Node, low: float, high: float) -> bool:
 def _bounds(value: Node) -> tuple[float, float]:
     if value.op == "const":
         return value.attr, value.attr
+    if value.op == "round_i8":
+        return RANGES[torch.int8]
     if value.op == "round":
         least, most = _bounds(value.args[0])
         return math.floor(least) if math.isfinite(least) else least, math.ceil(most) if math.isfinite(
@@ -419,13 +526,15 @@ def is_fill(name: str) -> bool:
     return _HANDLERS.get(name) is _fill
 
 
-def lower(traced: Traced, builder: Builder) -> Graph:
+def lower(traced: Traced, builder: Builder, exact: bool = False) -> Graph:
     """The traced graph in normal form: results by name, gradients as ``grad_<operand>``.
+
+    ``exact``: whether math with integers is torch's, and results of integers and bools are integers.
 
     Raises:
         TraceError: one or more operations have no normal form; the message lists all of them with their lines.
     """
-    low = _Lowering(traced, builder)
+    low = _Lowering(traced, builder, exact)
     placeholders = iter(traced.placeholders)
     problems = list(traced.problems)
     last_on_line = _last_on_line(traced.graph)
@@ -443,6 +552,10 @@ def lower(traced: Traced, builder: Builder) -> Graph:
             operand = next(placeholders)
             leaf = "scalar" if operand.number else "load"
             low.values[node] = builder.make(leaf, attr=operand.name, span=operand.span)
+            if operand.exact is not None:
+                low.values[node] = builder.make("whole", low.values[node])
+                if operand.exact == torch.bool:
+                    low.values[node] = low.mask(node)
         elif node.op == "output":
             outputs = list(cast(Any, node.args[0]))
         else:
@@ -473,7 +586,7 @@ def lower(traced: Traced, builder: Builder) -> Graph:
     builder.source = None
     if problems:
         raise TraceError("this function cannot become a kernel:\n  " + "\n  ".join(dict.fromkeys(problems)))
-    return Graph({name: low.operand(out) for name, out in zip(names, outputs, strict=True)})
+    return Graph({name: low.result(out) for name, out in zip(names, outputs, strict=True)})
 
 
 def _last_on_line(graph: torch.fx.Graph) -> dict[Source | None, torch.fx.Node]:

@@ -11,17 +11,18 @@ import hashlib
 import linecache
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, cast
 
 import sympy  # type: ignore[import-untyped]
 import torch
 
 from ..definitions.record import FLAT, LAST, OpDef, trailing
+from . import integers
 from .capture import Captured
-from .ir import NARROW, NARROW_NAMES
+from .integers import INTEGERS
+from .ir import NARROW, NARROW_NAMES, WHOLE_NAMES
 from .lower import IGNORED, RANGES, fill_value, has_handler, is_fill, is_view
 from .replay import PLACES, Definition, Line, Number, Ref, Scalar
 from .trace import aten_name, is_kept_whole, source_of
@@ -32,10 +33,7 @@ Axes = tuple[int | None, ...]
 
 _REDUCTIONS = ("sum", "mean", "prod", "amax", "amin", "any", "all", *PLACES)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-_VALUES = (*_FLOATS, *NARROW, torch.bool)  # dtypes of what a region may read
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-_LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not", "_to_copy")
-_WHOLE = (torch.int64, torch.int32)  # that kernels read as they are where a row has one of them
+_READABLE = (*_FLOATS, *NARROW, torch.bool, *INTEGERS)  # dtypes of what a region may read
 
 
 def _value(node: FxNode) -> Any:
@@ -55,10 +53,23 @@ def _shares_memory(node: FxNode) -> bool:
     return aliases and not is_view(aten_name(node))
 
 
-def _reads_integers(inputs: Sequence[FxNode]) -> bool:
-    """Whether an operation takes integers that are rounded in kernels as they are: torch rounds those beside numbers itself."""
-    dtypes = {_value(a).dtype for a in inputs}
-    return not dtypes <= {*_VALUES} and not dtypes & {*_FLOATS}
+_CASTS = ("_to_copy", "lift_fresh_copy", "copy")
+
+
+def common_dtype(node: FxNode) -> torch.dtype | None:
+    """The dtype to which torch brings the operands of math with integers: None if it is none."""
+    value, name = _value(node), aten_name(node)
+    if not isinstance(value, torch.Tensor) or name in PLACES:
+        return None
+    if value.dtype in INTEGERS:
+        return value.dtype
+    if value.dtype != torch.bool or name not in integers.COMPARISONS:
+        return None
+    given = [_value(a) if isinstance(a, FxNode) else a for a in node.args]
+    if not all(isinstance(g, torch.Tensor | int | float) for g in given):
+        return None
+    dtype = torch.result_type(*given)
+    return dtype if dtype in INTEGERS else None
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -78,6 +89,10 @@ def _note(node: FxNode, key: str) -> Any:
 
 
 # ---- what a caller runs ----
+
+
+# Those that an operand of one value a row may have.
+_OF_ROWS = (torch.int64, torch.int32)
 
 
 @dataclass(frozen=True)
@@ -206,9 +221,15 @@ class _Partition:
         if node.op == "get_attr":
             tensor = getattr(self.captured.module, str(node.target))
             lifted = all(aten_name(u) == "lift_fresh_copy" for u in node.users)
-            return float(tensor) if lifted and tensor.numel() == 1 and tensor.dtype in _FLOATS else None
+            if not lifted or tensor.numel() != 1 or tensor.dtype not in (*_FLOATS, *INTEGERS):
+                return None
+            return cast(float, tensor.item())
         value = _value(node)
-        if node.op != "call_function" or not isinstance(value, torch.Tensor) or value.dtype not in _FLOATS:
+        if node.op != "call_function" or not isinstance(value, torch.Tensor):
+            return None
+        if value.dtype in INTEGERS:
+            return self._integer_constant(node)
+        if value.dtype not in _FLOATS:
             return None
         tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
         name = aten_name(node)
@@ -226,6 +247,18 @@ class _Partition:
                 return float(node.target(*args, **kwargs))  # type: ignore[operator]
         return None
 
+    def _integer_constant(self, node: FxNode) -> int | None:
+        """The same of integers: of fills, and of views and casts of what is known."""
+        name, dtype = aten_name(node), _value(node).dtype
+        if is_fill(name):
+            number = fill_value(node)
+            return integers.as_integer(int(number), dtype) if isinstance(number, int | float) else None
+        (source,) = node.all_input_nodes if len(node.all_input_nodes) == 1 else (None,)
+        known = self.constants.get(source) if source is not None else None
+        if not isinstance(known, int) or not (is_view(name) or name in ("_to_copy", "lift_fresh_copy")):
+            return None
+        return integers.as_integer(known, dtype)
+
     def _not_in_a_kernel(self, node: FxNode) -> str | None:
         value, name = _value(node), aten_name(node)
         if not isinstance(value, torch.Tensor) or node.op == "get_attr" or _shares_memory(node):
@@ -242,73 +275,72 @@ class _Partition:
                 return f"it is cast to {_name(value.dtype)}, beyond which its values may lie: clamp({low}, {high}) before"
         elif name in PLACES:
             return self._finds_no_place(node)
+        elif value.dtype in INTEGERS or common_dtype(node) in INTEGERS:
+            reason = self._integer_math(node)
+            if reason is not None:
+                return reason
         elif value.dtype not in (*_FLOATS, torch.bool):
-            return (
-                f"its result is {str(value.dtype).removeprefix('torch.')}: kernels compute in floating point"
-            )
+            return f"its result is {_name(value.dtype)}, which kernels do not make"
         reduction = _reduces(node)
-        if not (has_handler(name) or name in (*_REDUCTIONS, "clone") or is_kept_whole(name)) or (
-            reduction and name not in _REDUCTIONS
-        ):
+        known = has_handler(name) or name in (*_REDUCTIONS, "clone") or is_kept_whole(name)
+        if not (known or value.dtype in INTEGERS) or (reduction and name not in _REDUCTIONS):
             return f"{node.target} has no place in a kernel yet"
         tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
         if is_fill(name) or not tensors:
             return "it makes a tensor"
         inputs = [a for a in tensors if a not in self.constants]
         if (
-            (name == "_to_copy" or reduction)
-            and value.dtype == torch.float64
+            value.dtype == torch.float64
             and inputs
-            and _value(inputs[0]).dtype != torch.float64
+            and (
+                _value(inputs[0]).dtype != torch.float64
+                if name == "_to_copy" or reduction
+                else all(_value(a).dtype in (*INTEGERS, torch.bool) for a in inputs)
+            )
         ):
             return "the math after it is in float64"
         if name == "_to_copy" and inputs and _value(inputs[0]).device != value.device:
             return "it moves a tensor to another device"
         if any(_value(a).is_complex() for a in inputs):
             return "it is complex"
-        if value.dtype == torch.bool and _reads_integers(inputs):
-            reason = self._masks_no_integers(node)
-            if reason is not None:
-                return reason
+        unknown = [_value(a).dtype for a in inputs if _value(a).dtype not in _READABLE]
+        if unknown:
+            return f"it reads {_name(unknown[0])}, which kernels do not"
         inside = any(isinstance(self.group.get(a), _Region) for a in inputs)
         if not inside and not any(not _is_one(s) for a in inputs for s in _shape(a)):
             return ""  # one number
         return None
 
-    def _masks_no_integers(self, node: FxNode) -> str | None:
-        """Why no kernel makes this mask of integers: they are rounded to numbers there, which keeps the order to small ones."""
-        name = aten_name(node)
-        if name in _COMPARISONS:
-            number = node.args[1]
-            number = self.constants.get(number) if isinstance(number, FxNode) else number
-            if not isinstance(number, int | float):
-                return "it compares integers with other values than a constant: kernels compute in floating point"
-            if not abs(number) < self._exact_below:
-                return f"it compares integers with {number}: kernels compute in floating point, exact below {self._exact_below}"
-        elif name not in _LOGICAL:
-            return f"{node.target} of integers has no place in a kernel yet"
-        return None if self._is_for_numbers(node) else "it makes a mask of integers for torch to read"
-
-    @cached_property
-    def _exact_below(self) -> int:
-        """Integers below this in size differ from all others in every dtype that an operand may be brought to."""
-        dtypes = {_value(n).dtype for n in self.captured.graph.nodes if _is_tensor(n)} & {*_FLOATS}
-        return min(int(2 / torch.finfo(dtype).eps) for dtype in {torch.float32, *dtypes})
-
-    def _is_for_numbers(self, node: FxNode) -> bool:
-        """Whether all that reads a mask, or a mask made of it, computes numbers in floating point."""
-        if node.op != "call_function" or _value(node).dtype in _FLOATS:
-            return node.op == "call_function"
-        known = has_handler(aten_name(node)) or is_view(aten_name(node))
-        is_mask = known and _value(node).dtype == torch.bool
-        return is_mask and bool(node.users) and all(map(self._is_for_numbers, node.users))
+    def _integer_math(self, node: FxNode) -> str | None:
+        """Why no kernel does this math with integers."""
+        name, dtype = aten_name(node), common_dtype(node)
+        if name in _CASTS or name in (*integers.REDUCTIONS, "clone"):
+            return None
+        if dtype is None or not integers.has_handler(name):
+            return f"{node.target} has no place in a kernel for integers"
+        tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
+        if len(tensors) < len(node.all_input_nodes) or any(map(self._scalar, tensors)):
+            return "it computes integers with a number that kernels take as one of floating point"
+        if any(_value(a).dtype not in (*INTEGERS, torch.bool) for a in tensors):
+            return f"{node.target} has no place in a kernel for integers"
+        limits = torch.iinfo(dtype)
+        numbers = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, int)]
+        if not all(limits.min <= n <= limits.max for n in numbers):
+            return f"it takes a number that is no {_name(dtype)}"
+        second: Any = node.args[1] if len(node.args) > 1 else None
+        second = self.constants.get(second, second) if isinstance(second, FxNode) else second
+        if name in integers.DIVISIONS and (not isinstance(second, int) or second == 0):
+            return "it divides by integers that may be 0, which torch refuses"
+        if name == "pow" and (not isinstance(second, int) or second < 0 or not tensors[0] is node.args[0]):
+            return "its exponent is no number that is known, 0 or more"
+        return None
 
     def _finds_no_place(self, node: FxNode) -> str | None:
         """Why no kernel looks for the place of an extreme value."""
         source = node.all_input_nodes[0]
         shape = _shape(source)
         if _value(source).dtype not in _FLOATS:
-            return f"its argument is {_name(_value(source).dtype)}: kernels compute in floating point"
+            return f"its argument is {_name(_value(source).dtype)}: kernels find places of floating-point numbers alone"
         if not shape or sum(not _is_one(shape[d]) for d in _dims(node, len(shape))) != 1:
             return "it runs over several dims, or over one of size 1"
         return None if node.meta["numbered"] else "its rows have more columns than float32 can number"
@@ -381,8 +413,8 @@ class _Partition:
         )
 
     def _pointwise(self, region: _Region, node: FxNode, inputs: Sequence[FxNode]) -> _Join | None:
-        if any(a in region.members and _value(a).dtype == torch.int64 for a in inputs):
-            return None  # arithmetic first rounds whole numbers to the dtype of its result
+        if any(aten_name(_root(region, a)) in PLACES for a in inputs if a in region.members):
+            return None  # in a region places are numbers of the math, not integers
         shape, count = _shape(node), region.count
         out: list[int | None] = []
         outside = []
@@ -558,7 +590,9 @@ def _split_full_reductions(captured: Captured) -> None:
         shape = _shape(source)
         dims = _dims(node, len(shape))
         wide = [d for d, s in enumerate(shape) if not _is_one(s)]
-        if len(wide) < 2 or not set(wide) <= set(dims) or _value(source).dtype not in _FLOATS:
+        if len(wide) < 2 or not set(wide) <= set(dims):
+            continue
+        if _value(source).dtype not in (*_FLOATS, *INTEGERS, torch.bool) or _value(node).dtype == torch.bool:
             continue
         keep = len(_shape(node)) == len(shape)
         part: tuple[Any, ...] = (_over_dims(node), [wide[-1]], True)
@@ -682,6 +716,28 @@ class _RegionBuilder:
         self.taken = {"shape", "grad", "mask", "y"}
         self.names = {n: self._fresh(names.get(n, f"t{i}")) for i, n in enumerate(region.loads)}
         self.scalars: dict[FxNode, str] = {}
+        self.exact = self._is_exact()
+
+    def _is_exact(self) -> bool:
+        """Whether there are integers, or bools that are stored as they are."""
+        spans = {n: self._span(_varies(self.region.axes[n])) for n in self.region.loads}
+        loads = any(
+            _value(n).dtype in INTEGERS or (_value(n).dtype == torch.bool and span == "MN")
+            for n, span in spans.items()
+        )
+        results = any(_value(n).dtype == torch.bool for n in _outside_uses(self.found, self.region))
+        return loads or results or any(self.is_integer(n) for n in self.region.members)
+
+    def is_integer(self, node: FxNode) -> bool:
+        """Whether the definition has a value as integers: places, and what is cast to 8 bits, are numbers of the math there."""
+        members = self.region.members
+        while node in members and is_view(aten_name(node)):
+            node = node.all_input_nodes[0]
+        if _value(node).dtype not in INTEGERS:
+            return False
+        is_cast = aten_name(node) == "_to_copy" and _value(node).dtype in NARROW
+        of_numbers = is_cast and _value(node.all_input_nodes[0]).dtype in _FLOATS
+        return node not in members or not (aten_name(node) in PLACES or of_numbers)
 
     def _fresh(self, wanted: str) -> str:
         name = re.sub(r"\W", "_", wanted).lstrip("_") or "t"
@@ -739,8 +795,9 @@ class _RegionBuilder:
         lengthen = missing if span in ("N", "M") or whole else set()
         dtype = None
         value = _value(node)
-        as_it_is = (value.dtype in NARROW and span == "MN") or self._is_whole(node, span)
-        if value.dtype not in _FLOATS and not as_it_is:
+        if value.dtype in INTEGERS:
+            dtype = None if span == "MN" or value.dtype in _OF_ROWS else torch.int64
+        elif value.dtype not in _FLOATS and not (value.dtype in (*NARROW, torch.bool) and span == "MN"):
             dtype = self._float_dtype()
         if not lengthen and _fits(axes, dims, span, self.columns):
             return View(dtype=dtype)
@@ -749,13 +806,6 @@ class _RegionBuilder:
             [a if a in axes else None for a in dims],
             [self.size[a] if a in lengthen else None for a in dims],
             dtype,
-        )
-
-    def _is_whole(self, node: FxNode, span: str) -> bool:
-        """Whether a kernel reads integers themselves, for masks alone: arithmetic first rounds them to the dtype of its result."""
-        users = [u for u in node.users if u in self.region.members]
-        return (
-            span == "M" and _value(node).dtype in _WHOLE and all(_value(u).dtype == torch.bool for u in users)
         )
 
     def _float_dtype(self) -> torch.dtype:
@@ -775,11 +825,16 @@ class _RegionBuilder:
         region = self.region
         spans = {n: self._span(_varies(region.axes[n])) for n in region.loads}
         place = {n: i for i, n in enumerate(self.found.captured.graph.nodes)}
-        # The first has the shape of the call; else they come as the function takes them.
+        # The first has the shape of the call; else they come as the function takes them. Integers of the columns are repeated.
+        repeated = {n for n in region.loads if spans[n] == "N" and _value(n).dtype in INTEGERS}
         loads = sorted(region.loads, key=lambda n: (spans[n] != "MN", place[n]))
+        if "MN" in spans.values():
+            spans |= {n: "MN" for n in repeated}
         if "MN" not in spans.values():
             loads.sort(key=lambda n: (-len(_varies(region.axes[n])), spans[n] != "M"))
             spans[loads[0]] = "MN"
+            spans |= {n: "MN" for n in repeated}
+            loads.sort(key=lambda n: spans[n] != "MN")
         covered = {a for n in loads if spans[n] == "MN" for a in region.axes[n] if a is not None}
         operands = []
         for i, n in enumerate(loads):
@@ -800,12 +855,14 @@ class _RegionBuilder:
                 self.title, str(columns), repr(self.double), program.text(),
                 *(f"{o.name} {o.span} {o.mask}" for o in operands), repr(self.scalars.values()),
                 *(f"{o.name} {o.dtype}" for o in operands if o.dtype in NARROW),
-                *(f"{o.name} whole" for o in operands if o.dtype in _WHOLE),
                 *(f"{r.name} {program.index[root]} {dtypes.get(r.name)}" for r, root in zip(results, roots, strict=True)),
+                *(f"{o.name} {o.dtype}" for o in operands if self.exact and o.dtype not in _FLOATS),
             ]
         )  # fmt: skip
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        definition = program.definition(roots, k if listed else 0)
+        stored = [root for root, r in zip(roots, results, strict=True) if dtypes[r.name] == "bool"]
+        definition = program.definition(roots, k if listed else 0, stored)
+        is_whole = {r.name for r in results if dtypes[r.name] in WHOLE_NAMES}
         multiplies = any((line.kind, line.target) == ("reduce", "prod") for line in definition.lines)
         record = OpDef(
             name=f"{self.title}_{digest}",
@@ -815,9 +872,16 @@ class _RegionBuilder:
             formula=self._formula(),
             source=self.title,
             spans={o.name: o.span for o in operands if o.span != "MN"},
-            integers=tuple(o.name for o in operands if o.dtype in _WHOLE),
-            narrow={o.name: (_name(o.dtype),) for o in operands if o.dtype in NARROW},
-            differentiation="definition" if {*dtypes.values()} & {*NARROW_NAMES} else "kernels",
+            integers=tuple(o.name for o in operands if o.dtype in INTEGERS and o.span == "M"),
+            narrow={o.name: (_name(o.dtype),) for o in operands if o.dtype in NARROW and o.dtype not in INTEGERS},
+            whole={
+                o.name: _name(o.dtype)
+                for o in operands
+                if o.span == "MN" and o.dtype in (*INTEGERS, torch.bool)
+            }
+            if self.exact
+            else None,
+            differentiation=self._differentiation(is_whole, dtypes),
             results=tuple(r.name for r in results),
             dtypes=dtypes,
             gradient=definition.gradient if multiplies else None,
@@ -828,6 +892,12 @@ class _RegionBuilder:
             record, tuple(operands), tuple((name, n) for n, name in self.scalars.items()), listed, sizes, results,
             tuple(region.members), self.double,
         )  # fmt: skip
+
+    def _differentiation(self, whole: Collection[str], dtypes: Mapping[str, str]) -> str:
+        """Who finds gradients. There are none of integers."""
+        if len(whole) == len(dtypes) and "int8" not in dtypes.values():
+            return "none"
+        return "definition" if whole or {*dtypes.values()} & {*NARROW_NAMES} else "kernels"
 
     def _results(self, program: _Program) -> tuple[tuple[Result, ...], dict[str, str], list[FxNode]]:
         region = self.region
@@ -842,18 +912,20 @@ class _RegionBuilder:
             span = "MN" if not self.columns or _varies(region.axes[root]) & self.columns else "M"
             if not self.rows and _varies(region.axes[root]) != self.space:
                 span = "M"
-            dtypes[name], narrow = self._result_dtype(root, nodes, program)
+            dtypes[name], narrow = self._result_dtype(root, nodes, program, span)
             views = tuple((n, self._result_view(n, span, narrow)) for n in nodes)
             results.append(Result(name, span, views))
         return tuple(results), dtypes, list(by_root)
 
     def _result_dtype(
-        self, root: FxNode, nodes: Sequence[FxNode], program: _Program
+        self, root: FxNode, nodes: Sequence[FxNode], program: _Program, span: str
     ) -> tuple[str, torch.dtype | None]:
         """The dtype of a result as a record says it, and the cast that remains."""
         region, dtype = self.region, _value(root).dtype
         compute = torch.float64 if self.double else torch.float32
-        if dtype in NARROW:
+        if span == "M" and self.is_integer(root):
+            return "int64", dtype if dtype != torch.int64 else None
+        if dtype in NARROW or (span == "MN" and (dtype == torch.bool or self.is_integer(root))):
             return _name(dtype), None
         seen = self._seen(region, nodes)
         if dtype in _FLOATS and not seen:
@@ -871,7 +943,7 @@ class _RegionBuilder:
     def _runtime_dtype(self, node: FxNode) -> torch.dtype:
         """The dtype of an operand. What passes between kernels alone stays in the dtype of the math."""
         region, dtype = self.found.group.get(node), _value(node).dtype
-        if not isinstance(region, _Region) or dtype == torch.float64:
+        if not isinstance(region, _Region) or dtype not in (torch.float32, torch.float16, torch.bfloat16):
             return cast(torch.dtype, dtype)
         root = _root(region, node)
         nodes = [n for n in _outside_uses(self.found, region) if _root(region, n) is root]
@@ -921,14 +993,34 @@ class _Program:
     def __init__(self, builder: _RegionBuilder, operands: Sequence[Operand]) -> None:
         self.builder, self.operands = builder, tuple(operands)
         self.index: dict[FxNode, int] = {o.node: i for i, o in enumerate(operands)}
+        # The dtypes of integers and bools.
+        self.whole: dict[FxNode, torch.dtype] = {
+            o.node: torch.int64 if o.span == "M" and not o.mask else _value(o.node).dtype
+            for o in operands
+            if _value(o.node).dtype in (*INTEGERS, torch.bool)
+        }
         self.lines: list[Line] = []
         self.numbers: dict[FxNode, str] = builder.scalars
         for node in builder.region.members:
-            self.lines.append(self._line(node))
-            self.index[node] = len(operands) + len(self.lines) - 1
+            line = self._line(node)
+            self.index[node] = self._add(line)
+            if builder.is_integer(node) or _value(node).dtype == torch.bool:
+                self.whole[node] = _value(node).dtype
 
     def text(self) -> str:
         return "\n".join(line.text() for line in self.lines)
+
+    def _add(self, line: Line) -> int:
+        self.lines.append(line)
+        return len(self.operands) + len(self.lines) - 1
+
+    def _as_integers(self, node: FxNode, dtype: torch.dtype) -> FxNode | Ref | Any:
+        """An operand in a dtype of integers, for of what has no dims torch's promotion depends on that."""
+        if not _is_tensor(node) or node in self.builder.found.constants:
+            return self._argument(node)
+        if self.whole.get(node) == dtype:
+            return Ref(self.index[node])
+        return Ref(self._add(Line("whole", dtype, (Ref(self.index[node]),), {}, source_of(node), False)))
 
     def _argument(self, node: FxNode) -> Any:
         if node in self.index:
@@ -944,11 +1036,17 @@ class _Program:
         return Scalar(name)
 
     def _line(self, node: FxNode) -> Line:
-        args = torch.fx.node.map_arg(node.args, self._argument)
-        kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
         source, name = source_of(node), aten_name(node)
-        detached = bool(_note(node, "detached"))
         value = _value(node)
+        common = None if is_view(name) or name in _CASTS else common_dtype(node)
+        if common is not None:
+            kept = 1 if name == "where" else 0
+            args: Any = torch.fx.node.map_arg(node.args[:kept], self._argument)
+            args += torch.fx.node.map_arg(node.args[kept:], lambda n: self._as_integers(n, common))
+        else:
+            args = torch.fx.node.map_arg(node.args, self._argument)
+        kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
+        detached = bool(_note(node, "detached"))
         if is_view(name):
             return Line("same", None, args[:1], {}, source, detached)
         if name in ("_to_copy", "lift_fresh_copy", "copy"):
@@ -956,8 +1054,13 @@ class _Program:
             if value.dtype == torch.bool:
                 return Line("cast", torch.bool, args[:1], {}, source, detached)
             source_dtype = _value(node.all_input_nodes[0]).dtype
+            if self.builder.is_integer(node):
+                given = args[-1:] if name == "copy" else args[:1]
+                return Line("whole", value.dtype, given, {}, source, detached)
             if value.dtype in NARROW:
                 return Line("cast", value.dtype, args[:1], {}, source, detached)
+            if source_dtype in INTEGERS and value.dtype in (torch.float16, torch.bfloat16):
+                narrow = value.dtype
             if _note(node, "cast") and value.dtype in _FLOATS and source_dtype in _FLOATS:
                 narrow = (
                     value.dtype if torch.promote_types(value.dtype, source_dtype) != value.dtype else None
@@ -967,14 +1070,26 @@ class _Program:
             return Line("cast", narrow, args[-1:] if name == "copy" else args[:1], {}, source, detached)
         if _reduces(node):
             whole = not _dims_reduced(self.builder.region, node)
-            return Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
+            if self.whole.get(node.all_input_nodes[0]) in INTEGERS and value.dtype in _FLOATS:
+                args = (Ref(self._add(Line("cast", None, args[:1], {}, source, detached))),)
+            reduced = Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
+            return self._in_dtype(reduced, value.dtype) if name in ("sum", "prod") else reduced
         kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED}
-        return Line("call", node.target, args, kwargs, source, detached)
+        call = Line("call", node.target, args, kwargs, source, detached)
+        numbers = any(isinstance(a, Number) for a in args)
+        return self._in_dtype(call, value.dtype) if numbers else call
 
-    def definition(self, roots: Sequence[FxNode], listed: int) -> Definition:
+    def _in_dtype(self, line: Line, dtype: torch.dtype) -> Line:
+        """A line whose integers torch may have in another dtype than that of the captured graph."""
+        if dtype not in INTEGERS or dtype == torch.int64:
+            return line
+        return Line("whole", dtype, (Ref(self._add(line)),), {}, line.source, line.detached)
+
+    def definition(self, roots: Sequence[FxNode], listed: int, bools: Sequence[FxNode]) -> Definition:
         operands = tuple((o.name, o.mask) for o in self.operands)
         scalars = tuple(self.builder.scalars.values())
-        return Definition(operands, listed, scalars, tuple(self.lines), tuple(self.index[r] for r in roots))
+        results, whole = (tuple(self.index[r] for r in nodes) for nodes in (roots, bools))
+        return Definition(operands, listed, scalars, tuple(self.lines), results, whole)
 
 
 def _dims_reduced(region: _Region, node: FxNode) -> bool:

@@ -219,10 +219,12 @@ def _argument_json(record: OpDef, a: Argument) -> Json:
     out: Json = {"name": a.name, "kind": a.kind}
     if a.kind == "tensor":
         out |= {"span": a.span.text, "optional": a.optional, **_parts_json(record, a.parts)}
-        if a.integer:
+        if a.integer and not a.choices:
             out["integer"] = True
         if a.choices:
             out["narrow"] = list(a.choices)
+        if a.exact is not None and a.choices:
+            out["whole"] = True
     elif a.kind == "str":
         out["choices"] = list(a.choices)
     elif a.kind == "mask":

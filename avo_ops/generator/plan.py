@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..definitions.record import OpDef
-from .ir import NARROW_NAMES, Builder, Graph, Node, Span, is_const, verify, walk
+from .ir import NARROW_NAMES, STORED_NAMES, WHOLE_NAMES, Builder, Graph, Node, Span, is_const, verify, walk
 from .lower import lower
 from .simplify import (
     contract,
@@ -33,8 +33,8 @@ from .trace import Operand, Packed, TraceError, trace
 class Argument:
     """One argument of a schema. ``kind``: tensor, ints, int, float, str or mask.
 
-    ``parts``: the operands that a packed tensor consists of. ``choices``: the values of a string, or the dtypes of a tensor of
-    8 bits, by which cases differ.
+    ``parts``: the operands that a packed tensor consists of. ``choices``: the values of a string, or the dtypes of a tensor that
+    has not that of the row operands, by which cases differ. ``exact``: of an integer or bool, its dtype, if math with it is torch's.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Argument:
     length: int = 0
     parts: tuple[str, ...] = ()
     integer: bool = False
+    exact: torch.dtype | None = None
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -127,15 +128,22 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
                 f"{record.name}: argument {a.name} has type {text}, which records do not support"
             )
         span = Span.parse(record.spans.get(a.name, "MN")) if kind == "tensor" else Span.NONE
+        whole = record.whole or {}
+        exact = None
+        if a.name in whole:
+            exact = getattr(torch, whole[a.name])
+        elif record.whole is not None and a.name in record.integers:
+            exact = torch.int64
         arguments.append(
             Argument(
                 a.name,
                 kind,
                 optional,
                 span,
-                record.choices.get(a.name, record.narrow.get(a.name, ())),
+                record.choices.get(a.name, record.stored.get(a.name, ())),
                 parts=record.parts.get(a.name, ()),
-                integer=a.name in record.integers,
+                integer=a.name in record.integers or a.name in whole,
+                exact=exact,
             )
         )
         if a.name in record.integers and span != Span.ROWS:
@@ -145,6 +153,10 @@ def parse_schema(record: OpDef) -> tuple[Argument, ...]:
         ):
             raise ValueError(
                 f"{record.name}: the tensor {a.name} of 8 bits must have the span MN, and be there"
+            )
+        if a.name in whole and (span != Span.BOTH or optional or whole[a.name] not in WHOLE_NAMES):
+            raise ValueError(
+                f"{record.name}: the tensor {a.name} of integers or bools must have the span MN, and be there"
             )
         if kind == "str" and a.name not in record.choices:
             raise ValueError(f"{record.name}: the string argument {a.name} needs its choices")
@@ -166,7 +178,7 @@ class _Pattern:
 
     def suffix(self, record: OpDef) -> str:
         parts = [n for n, there in self.present.items() if there]
-        parts += [c for n, c in self.chosen.items() if c != {**record.narrow, **record.choices}[n][0]]
+        parts += [c for n, c in self.chosen.items() if c != {**record.stored, **record.choices}[n][0]]
         return "".join(f"_{p}" for p in parts)
 
 
@@ -211,19 +223,25 @@ def _joint(
     try:
         traced = trace(
             call,
-            [Operand(name, a.span, a.integer) for a in tensors for name in a.operands],
+            [Operand(name, a.span, a.integer, exact=a.exact) for a in tensors for name in a.operands],
             scalars,
             record.values,
             differentiable=[name for a in tensors if not a.integer for name in a.operands],
             grads=grads,
             gradient=stated,
+            whole=[r for r, dtype in record.dtypes.items() if _is_exact(record, dtype)],
         )
-        graph = lower(traced, builder)
+        graph = lower(traced, builder, exact=record.whole is not None)
         # The columns of a run are no places in a tensor.
         integers = record.integers if record.columns.rule != "groups" else ()
         return pick_columns(builder, graph, integers), traced.detaches
     except TraceError as error:
         raise _located(record, error) from error
+
+
+def _is_exact(record: OpDef, dtype: str) -> bool:
+    """Whether a result of that dtype is of integers or bools that are exact."""
+    return record.whole is not None and dtype in WHOLE_NAMES
 
 
 def _located(record: OpDef, error: TraceError) -> TraceError:
@@ -290,6 +308,8 @@ class _Cut:
 
     def load_for(self, node: Node, args: tuple[Node, ...]) -> Node | None:
         if node.index not in self.forward or node.op in ("load", "scalar", "const", "size"):
+            return None
+        if node.is_whole:  # computed again: what is saved has the dtype of the math
             return None
         if node.index in self.results and node.span == Span.BOTH:
             return self.builder.load(self.results[node.index], Span.BOTH)
@@ -400,7 +420,7 @@ def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Gra
     for name in names:
         node = joint.results[name]
         others = [v for n, v in joint.results.items() if n in names and v is not node]
-        if node.span == Span.BOTH and node.op != "load" and any(n is node for n in walk(others)):
+        if node.span == Span.BOTH and node.op != "load" and not node.is_whole and any(n is node for n in walk(others)):
             shared[node.index] = name
     if not shared:
         return joint
@@ -426,8 +446,8 @@ def _case_graph(
 ) -> Graph:
     """The graph of one case.
 
-    ``narrow``: its loads and results of 8 bits; a result is rounded where it is stored. ``statistics``: results that are none of
-    the author's.
+    ``narrow``: its loads and results of dtypes of their own; a result is rounded where it is stored. ``statistics``: results that
+    are none of the author's.
     """
     narrow = narrow or {}
     rounded = {n for n, v in results.items() if n in narrow and v.op == f"round_{narrow[n]}"}
@@ -441,10 +461,10 @@ def _case_graph(
 
 
 def _narrow_of(arguments: Sequence[Argument], pattern: _Pattern, dtype_of: dict[str, str]) -> dict[str, str]:
-    """The arguments and results of 8 bits in one pattern, by name, and the short names of their dtypes."""
+    """The arguments and results of dtypes of their own in one pattern, by name, and the short names of their dtypes."""
     named = {a.name: pattern.chosen[a.name] for a in arguments if a.kind == "tensor" and a.choices}
     named |= {r: pattern.chosen.get(dtype, dtype) for r, dtype in dtype_of.items()}
-    return {name: NARROW_NAMES[dtype] for name, dtype in named.items() if dtype in NARROW_NAMES}
+    return {name: STORED_NAMES[dtype] for name, dtype in named.items() if dtype in STORED_NAMES}
 
 
 def _check_normal_form(
@@ -703,7 +723,9 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
                 else "_to" + "".join(f"_{g[0]}" for g, c in zip(groups, computed, strict=True) if c)
             )
             graph = _case_graph(
-                d.builder, _rename_grads(d.builder, results, several or bool(grad_arguments[0].parts))
+                d.builder,
+                _rename_grads(d.builder, results, several or bool(grad_arguments[0].parts)),
+                _narrow_of(arguments, d.pattern, {}),
             )
             backward_cases.append(
                 Case(_select_key(backward_arguments, pattern, bits), name, graph, tuple(exists))

@@ -54,6 +54,7 @@ def translation_unit(
                 if any("RunBlocks" in k.text or "RowIn<" in k.text for k in kernels)
                 else []
             ),
+            *(['#include "cpu/integers.h"'] if any(_has_integers(k.text) for k in kernels) else []),
             '#include "cpu/values.h"',
             "",
             '#define AVO_HIDDEN __attribute__((visibility("hidden")))',
@@ -73,6 +74,10 @@ def translation_unit(
             "",
         ]
     )
+
+
+def _has_integers(text: str) -> bool:
+    return "Ints" in text or "IntegersOfRow" in text or "m_i" in text or "m_to_" in text
 
 
 def table_name(title: str) -> str:

@@ -11,18 +11,18 @@ from .ir import PRIMITIVES, Node, Span, uses
 # Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
     """
-    A BlockBuffers BlockRows C K M Max Min N P Product R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
+    A BlockBuffers BlockRows C Ints IntegersOfRow K M Max Min N P Product R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
     X a accuracy_t alignas aligned alignof and and_eq announce_row asm auto avo await_row base bf16 bitand bitor blockDim
     blockIdx block_end body bool break buffer c c0 c_begin c_end case catch chain char chunk class clear
     close_row col_begin col_end column compl compute_t concept const consteval constexpr constinit continue copy
     count decltype default delete do double dynamic_cast else enum exists explicit export extern f16 f32 f64
     false fetch finish_column first float for friend goto gridDim groups hamax hamin highest hprod hsum if inline int
-    int64_t j kAhead kBlock kN kSumBlock kVector linux live load_element load_panel load_row load_stat long lowest mutable n
+    int16_t int32_t int64_t int8_t j kAhead kBlock kLeastInteger kMostInteger kN kSumBlock kVector linux live load_element load_panel load_row load_stat long lowest mutable n
     namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p panel part partial_row
     partials private protected public quiet_nan register requires return row row_begin row_end row_reduce rows
     scratch shared short signed sizeof starts_at_chunk static static_assert static_cast step store_panel
-    store_stat struct sweep sweep_pairs switch template this threadIdx throw tile total true try turn typedef
-    typeid typename union unix unsigned using virtual void volatile wchar_t while whole widen write_partial xor
+    store_stat store_whole_number struct sweep sweep_pairs switch template this threadIdx throw tile total true try turn typedef
+    typeid typename uint8_t union unix unsigned using virtual void volatile wchar_t while whole widen write_partial xor
     xor_eq zero_partial
     """.split()  # noqa: SIM905
 )
@@ -41,6 +41,11 @@ def literal(value: float) -> str:
         return "highest<C>()" if value > 0 else "lowest<C>()"
     text = repr(float(value))
     return f"C({text})"
+
+
+def integer_literal(value: int) -> str:
+    """A constant of integers; the least one has no literal."""
+    return "kLeastInteger" if value == -(2**63) else f"int64_t({value})"
 
 
 @dataclass
@@ -62,7 +67,9 @@ class Names:
         name = node.name or ""
         if node.is_reduction:
             inner = node.args[0].attr if node.args[0].op == "load" else node.args[0].name
-            verb = {"sum": "sum", "prod": "product", "amax": "max", "amin": "min"}[node.op]
+            if node.args[0].op == "whole":
+                inner = node.args[0].args[0].attr
+            verb = {"sum": "sum", "prod": "product", "amax": "max", "amin": "min"}[node.op.removeprefix("i")]
             name = name or (f"{verb}_{inner}" if inner else "")
         if not re.fullmatch(r"[A-Za-z]\w*", name) or identifier(name) != name:
             self.counter += 1
@@ -84,7 +91,8 @@ def _unchanged(text: str) -> str:
 class Body:
     """Straight-line code for some roots: ``known`` nodes have a name already, shared ones get one.
 
-    ``row_value`` spells a value that does not vary along the columns where an element is computed, ``row_mask`` a mask.
+    ``row_value`` spells a value that does not vary along the columns where an element is computed, ``row_mask`` a mask,
+    ``row_whole`` an integer.
     """
 
     names: Names
@@ -92,6 +100,7 @@ class Body:
     declare: str  # how a value is declared, as in "const C"
     row_value: Callable[[str], str] = _unchanged
     row_mask: Callable[[str], str] = _unchanged
+    row_whole: Callable[[str], str] = _unchanged
     element: bool = True
     keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
     approximate: str = ""  # follows the name of a function that has an accuracy
@@ -109,12 +118,13 @@ class Body:
             if node.index not in self.keep and (count[node.index] > 1 or node.name is not None):
                 text, _ = self._expression(node, known)
                 name = self.names.of(node)
-                lines.append(f"{'const auto' if node.is_mask else self.declare} {name} = {text};")
+                kind = "const auto" if node.is_mask or node.is_whole else self.declare
+                lines.append(f"{kind} {name} = {text};")
                 known[node.index] = name
         return lines, [self._expression(r, known)[0] for r in roots]
 
     def _stops(self, node: Node) -> bool:
-        return node.index in self.known or node.op in ("const", "column")
+        return node.index in self.known or node.op in ("const", "iconst", "column")
 
     def _order(self, roots: list[Node]) -> list[Node]:
         seen: set[int] = set()
@@ -143,7 +153,11 @@ class Body:
         if node.index in known:
             text = known[node.index]
             of_row = self.element and not node.span & Span.COLS
-            return ((self.row_mask if node.is_mask else self.row_value)(text) if of_row else text), 9
+            spelled = self.row_mask if node.is_mask else self.row_whole if node.is_whole else self.row_value
+            return (spelled(text) if of_row else text), 9
+        if node.op == "iconst":
+            text = integer_literal(node.attr)
+            return (self.row_whole(text) if self.element else text), 9
         if node.op == "const":
             text = literal(node.attr)
             return (self.row_value(text) if self.element else text), 9
@@ -198,7 +212,7 @@ def row_level(nodes: Iterable[Node], roots: Iterable[Node], phase: dict[int, int
     for n in nodes:
         if (
             n.span & Span.COLS
-            or n.op in ("load", "scalar", "const", "size")
+            or n.op in ("load", "scalar", "const", "iconst", "size")
             or n.is_reduction
             or n.index not in inside
         ):

@@ -30,7 +30,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Number:
-    """A constant that takes the place of a tensor."""
+    """A constant that takes the place of a tensor: an int for one of integers."""
 
     value: float
 
@@ -44,7 +44,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Line:
-    """One operation. ``kind``: call (of the torch operator ``target``), reduce (by its name), same, or cast (to a dtype)."""
+    """One operation.
+
+    ``kind``: call (of the torch operator ``target``), reduce (by its name), same, or cast (to a dtype: numbers stay in that of the
+    math), or whole (to a dtype of integers, or to bool).
+    """
 
     kind: str
     target: Any
@@ -61,8 +65,9 @@ class Line:
 class Definition:
     """What the record of a region has as its definition; called with operands, the columns' sizes and scalars.
 
-    ``operands``: name, and whether it is a mask (numbers that stand for a bool tensor). ``listed``: how many trailing dims
-    are columns, whose sizes are then an argument; 0: the last one. ``results``: the values that it returns.
+    ``operands``: name, and whether it is a mask (a bool tensor, or numbers that stand for one). ``listed``: how many trailing dims
+    are columns, whose sizes are then an argument; 0: the last one. ``results``: the values that it returns; ``whole``: those of
+    them that are bools as they are, not as numbers.
     """
 
     operands: tuple[tuple[str, bool], ...]
@@ -70,6 +75,7 @@ class Definition:
     scalars: tuple[str, ...]
     lines: tuple[Line, ...]
     results: tuple[int, ...]
+    whole: tuple[int, ...] = ()
 
     @cached_property
     def _takes(self) -> list[str]:
@@ -85,7 +91,8 @@ class Definition:
         call = self._call_of(given)
         values = self._values(call, given)
         out = tuple(
-            v.to(call.like.dtype) if v.dtype == torch.bool else v for v in (values[i] for i in self.results)
+            v.to(call.like.dtype) if v.dtype == torch.bool and i not in self.whole else v
+            for i, v in ((i, values[i]) for i in self.results)
         )
         return out[0] if len(out) == 1 else out
 
@@ -111,13 +118,18 @@ class Definition:
         return {name: found[i] for i, (name, _) in enumerate(self.operands) if i in found}
 
     def _call_of(self, given: Mapping[str, Any]) -> _Call:
-        like = given[self.operands[0][0]]
+        tensors = [given[name] for name, _ in self.operands]
+        real = [t.dtype for t in tensors if t.is_floating_point()]
+        like = _Like(real[0] if real else torch.get_default_dtype(), tensors[0].device)
         dims = tuple(range(-(len(given["shape"]) if self.listed else 1), 0))
         return _Call({name: _as_tensor(given[name], like) for name in self.scalars}, dims, like)
 
     def _values(self, call: _Call, given: Mapping[str, Any]) -> list[Any]:
         """The operands, and what each line makes."""
-        values: list[Any] = [given[name] != 0 if mask else given[name] for name, mask in self.operands]
+        values: list[Any] = [
+            given[name] != 0 if mask and given[name].dtype != torch.bool else given[name]
+            for name, mask in self.operands
+        ]
         for line in self.lines:
             with at_line(line.source):
                 values.append(_run_line(line, values, call))
@@ -125,12 +137,20 @@ class Definition:
 
 
 @dataclass(frozen=True)
+class _Like:
+    """The dtype of the math of a call, and the device."""
+
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclass(frozen=True)
 class _Call:
-    """What the lines of a definition see of a call besides values: the scalars, the dims of the columns, the first operand."""
+    """What the lines of a definition see of a call besides values: the scalars, the dims of the columns, how numbers are made."""
 
     numbers: Mapping[str, Any]
     dims: tuple[int, ...]
-    like: Tensor
+    like: _Like
 
 
 def _pulled_back(
@@ -165,7 +185,7 @@ def _refs(line: Line) -> Iterator[int]:
             stack += value
 
 
-def _as_tensor(value: Any, like: Tensor) -> Tensor:
+def _as_tensor(value: Any, like: _Like) -> Tensor:
     if isinstance(value, Tensor):
         return value
     return torch.full((), value, dtype=like.dtype, device=like.device)
@@ -178,6 +198,8 @@ def _run_line(line: Line, values: Sequence[Any], call: _Call) -> Any:
         if isinstance(a, Ref):
             return values[a.index]
         if isinstance(a, Number):
+            if isinstance(a.value, int):
+                return torch.full((), a.value, dtype=torch.int64, device=like.device)
             return _as_tensor(a.value, like)
         if isinstance(a, Scalar):
             return call.numbers[a.name]
@@ -188,14 +210,15 @@ def _run_line(line: Line, values: Sequence[Any], call: _Call) -> Any:
         out = line.target(*args, **{k: get(v) for k, v in line.kwargs.items()})
     elif line.kind == "same":
         out = args[0]
+    elif line.kind == "whole":
+        out = args[0].to(line.target)
     elif line.kind == "cast":
         out = args[0]
         if line.target == torch.bool:
             out = out if out.dtype == torch.bool else out != 0
-        elif out.dtype == torch.bool:
-            out = out.to(like.dtype)
-        elif line.target is not None:
-            out = out.to(line.target).to(like.dtype)
+        else:
+            out = out if out.is_floating_point() else out.to(like.dtype)
+            out = out if line.target is None else out.to(line.target).to(like.dtype)
     else:
         out = _reduce(line.target, args[0], call.dims, like)
     return out.detach() if line.detached else out
@@ -205,7 +228,7 @@ def _run_line(line: Line, values: Sequence[Any], call: _Call) -> Any:
 PLACES: dict[str, Callable[..., Tensor]] = {"argmax": torch.amax, "argmin": torch.amin}
 
 
-def _reduce(name: str, value: Tensor, dims: tuple[int, ...], like: Tensor) -> Tensor:
+def _reduce(name: str, value: Tensor, dims: tuple[int, ...], like: _Like) -> Tensor:
     if name in PLACES:
         return _place(value, PLACES[name](value, dims, keepdim=True), like)
     if name in ("any", "all"):
@@ -240,7 +263,7 @@ def _product_of_others(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return torch.where(is_zero & (zeros == 1), product(rest, dims), product(x, dims) / rest)
 
 
-def _place(value: Tensor, extreme: Tensor, like: Tensor) -> Tensor:
+def _place(value: Tensor, extreme: Tensor, like: _Like) -> Tensor:
     """The first column with the extreme value of its row, or with NaN, which is beyond any other as torch has it."""
     numbers = torch.arange(value.shape[-1], device=like.device)
     is_there = (value == extreme) | (value != value)

@@ -181,9 +181,28 @@ def _where(b: Builder, args: tuple[Node, ...]) -> Node | None:
     return args[1] if args[1] is args[2] else None
 
 
+def _is_mask_as_integer(node: Node) -> bool:
+    """Whether a node is 1 where a mask holds, else 0."""
+    return node.op == "iwhere" and [(a.op, a.attr) for a in node.args[1:]] == [("iconst", 1), ("iconst", 0)]
+
+
+def _ine(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    for one, other in (args, args[::-1]):
+        if _is_mask_as_integer(one) and (other.op, other.attr) == ("iconst", 0):
+            return one.args[0]
+    return None
+
+
+def _to_math(b: Builder, args: tuple[Node, ...]) -> Node | None:
+    (x,) = args
+    if x.op == "iconst":
+        return b.const(float(x.attr))
+    return b.make("where", x.args[0], b.const(1.0), b.const(0.0)) if _is_mask_as_integer(x) else None
+
+
 _RULES: dict[str, Callable[[Builder, tuple[Node, ...]], Node | None]] = {
     "mul": _mul, "add": _add, "sub": _sub, "div": _div, "pow": _pow, "neg": _neg, "exp": _exp, "where": _where,
-    "exp_neg_sq": _exp_neg_sq, "erfc": _erfc,
+    "exp_neg_sq": _exp_neg_sq, "erfc": _erfc, "ine": _ine, "to_math": _to_math,
 }  # fmt: skip
 
 

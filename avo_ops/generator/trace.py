@@ -48,12 +48,13 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument of the traced function: a tensor, or a number."""
+    """An argument of the traced function: a tensor, or a number. ``exact``: the dtype of one of integers or bools."""
 
     name: str
     span: Span
     integer: bool = False
     number: bool = False
+    exact: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -171,12 +172,13 @@ def trace(
     differentiable: Sequence[str] = (),
     grads: Sequence[str] = (),
     gradient: Callable[..., dict[str, torch.Tensor]] | None = None,
+    whole: Sequence[str] = (),
 ) -> Traced:
     """Trace ``function(tensors, scalars, columns)`` together with its gradients.
 
     ``function`` takes a dict of tensors, a dict of zero-dim tensors (the scalar arguments) and the symbolic number of
     columns, and returns the results in order. ``differentiable`` names the operands whose gradients are wanted,
-    ``grads`` the results whose incoming gradient exists (the others are taken as not used).
+    ``grads`` the results whose incoming gradient exists (the others are taken as not used), ``whole`` those that are integers.
 
     Raises:
         TraceError: control flow on data, on sizes, or anything else that cannot be traced.
@@ -192,7 +194,10 @@ def trace(
     anchor = fake((_ROWS, _COLS))
     rows, cols = anchor.shape
     inputs = [
-        fake(shape_of(o.span, _ROWS, _COLS), torch.int64 if o.integer else torch.float64) for o in operands
+        fake(
+            shape_of(o.span, _ROWS, _COLS), o.exact or (torch.int64 if o.integer else torch.float64)
+        )
+        for o in operands
     ]
     inputs += [fake(()) for _ in scalars]
     watch = _Watch(dict(zip((*(o.name for o in operands), *scalars), inputs, strict=True)), env)
@@ -201,7 +206,7 @@ def trace(
             outs = _call(function, operands, scalars, cols, inputs)
     except Exception as error:
         raise _refusal(error, rows, cols) from error
-    problems = _problems_of(outs, results, rows, cols)
+    problems = _problems_of(outs, results, rows, cols, whole)
     if problems:
         grads = ()  # without gradients the trace still finds the lines of what else is wrong
     grad_operands = []
@@ -300,7 +305,9 @@ def _call(
     return [part for o in outs for part in (o if isinstance(o, list | tuple) else [o])]
 
 
-def _problems_of(outs: Sequence[Any], results: Sequence[str], rows: Any, cols: Any) -> list[str]:
+def _problems_of(
+    outs: Sequence[Any], results: Sequence[str], rows: Any, cols: Any, whole: Sequence[str]
+) -> list[str]:
     """What the results say against a kernel although the function itself ran.
 
     Raises:
@@ -314,7 +321,7 @@ def _problems_of(outs: Sequence[Any], results: Sequence[str], rows: Any, cols: A
     for name, out in zip(results, outs, strict=True):
         if not isinstance(out, torch.Tensor):
             raise TraceError(f"the result {name} is a {type(out).__name__}; it must be a tensor")
-        if not out.dtype.is_floating_point and out.dtype not in NARROW:
+        if not out.dtype.is_floating_point and out.dtype not in NARROW and name not in whole:
             raise TraceError(
                 f"the result {name} has dtype {out.dtype}; use torch.where(mask, 1.0, 0.0) or a cast to get numbers"
             )

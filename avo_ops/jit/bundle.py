@@ -27,7 +27,7 @@ import torch
 from .. import plan_file
 from ..registry import add_kernels, native_library, register_dynamic
 from ..registry.dynamic import record_of
-from ..registry.layout import NAMED
+from ..registry.layout import DTYPES, NAMED
 from ..registry.native import SHORT_NAMES, families_of
 from ..registry.store import KernelStore, default_cache_folder
 from .calls import exported_kind_of
@@ -302,7 +302,7 @@ def _units_for(
     return list(dict.fromkeys(found))
 
 
-_NARROW = {name: dtype for name, dtype in NAMED.items() if dtype.itemsize == 1}
+_NARROW = {name: dtype for name, dtype in NAMED.items() if dtype not in DTYPES}
 
 
 def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str, str]]:
@@ -320,7 +320,7 @@ def _pairs(public: Json, operands: Sequence[torch.dtype]) -> Iterator[tuple[str,
         found[r["span"]] |= {known[name] for name in r["dtype"].split("|") if name not in _NARROW}
     # What two of them promote to is one of them, but for float16 and bfloat16.
     xs, ws = (d | {torch.float32} if len(d) > 1 else d for d in (found["MN"], found["N"]))
-    if compute == torch.float64:
+    if compute == torch.float64 or not xs:
         xs = ws = {compute}
     yield from ((SHORT_NAMES[x], SHORT_NAMES[w]) for x in xs for w in ws or {x})
 

@@ -22,6 +22,7 @@ def _product(value: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
 
 _REDUCTIONS: dict[str, Callable[..., Tensor]] = {
     "sum": torch.sum, "prod": _product, "amax": torch.amax, "amin": torch.amin,
+    "isum": torch.sum, "iprod": _product, "iamax": torch.amax, "iamin": torch.amin,
 }  # fmt: skip
 # What torch does not find: what leaves any other value as it is.
 _OF_NOTHING = {"amax": -math.inf, "amin": math.inf}
@@ -149,6 +150,10 @@ class Expression:
             if isinstance(number, Tensor):
                 return number
             return torch.full((), number, dtype=space.dtype, device=space.device)
+        if op == "iconst":
+            return torch.full((), int(attr), dtype=torch.int64, device=space.device)
+        if op == "to_math":
+            return operands[0].to(space.dtype)
         if op == "column":
             return space.numbers
         if op == "pick":  # the value in one column, or 0

@@ -25,6 +25,11 @@ NAMED = {
 NAMED |= {
     "float8_e4m3fn": torch.float8_e4m3fn,
     "int8": torch.int8,
+    "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
 }  # that a return may have whatever the arguments
 MAX_DIMS = 64  # kMaxDims of csrc/runtime/layout.h
 

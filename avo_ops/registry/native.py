@@ -43,6 +43,9 @@ SHORT_NAMES = {
     torch.int32: "i32",
     torch.float8_e4m3fn: "f8",
     torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int16: "i16",
+    torch.bool: "b8",
 }
 
 

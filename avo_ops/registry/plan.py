@@ -32,6 +32,7 @@ class Argument:
     interleaved: bool = False
     integer: bool = False
     narrow: tuple[torch.dtype, ...] = ()
+    whole: bool = False
 
     def none_value(self, compute: torch.dtype) -> float | None:
         """The value that None stands for, by the dtype of the math."""
@@ -191,6 +192,7 @@ def _op(data: Mapping[str, Any]) -> Op:
             interleaved=a.get("interleaved", False),
             integer=a.get("integer", False),
             narrow=tuple(getattr(torch, name) for name in a.get("narrow", ())),
+            whole=a.get("whole", False),
         )
         for a in data["args"]
     )

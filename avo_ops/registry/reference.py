@@ -39,7 +39,7 @@ def _widened(op: Op, args: Sequence[Any], space: Space) -> list[Any]:
         elif value is None:
             out.append(None)
         else:
-            wide = value.to(torch.int64 if a.integer else space.dtype)
+            wide = value if a.whole else value.to(torch.int64 if a.integer else space.dtype)
             if a.span == "1":
                 wide = wide.reshape(())
             out.append(wide.expand(space.shape) if i in op.elements and len(op.elements) > 1 else wide)

@@ -18,10 +18,13 @@
 #define AVO_F16 1
 #define AVO_BF16 2
 #define AVO_F64 3
-#define AVO_I64 4 // whole numbers, of span-M operands alone
+#define AVO_I64 4 // whole numbers; beside I32 the one that span-M operands have
 #define AVO_I32 5
-#define AVO_F8 6 // e4m3, of span-MN operands alone, as the next
+#define AVO_F8 6 // e4m3, of span-MN operands alone, as those that follow
 #define AVO_I8 7
+#define AVO_U8 8
+#define AVO_I16 9
+#define AVO_B8 10 // bool
 
 // Columns that a kernel of class pointwise stages at a time, rows that one of class row does at most, and the slack of
 // every row of a buffer.

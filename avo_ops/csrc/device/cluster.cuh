@@ -46,6 +46,9 @@ AVO_INLINE void store_in_cluster(float *own, int block, float value) {
 AVO_INLINE void store_in_cluster(double *own, int block, double value) {
   asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address_in_cluster(own, block)), "d"(value) : "memory");
 }
+AVO_INLINE void store_in_cluster(int64_t *own, int block, int64_t value) {
+  asm volatile("st.shared::cluster.s64 [%0], %1;" ::"r"(address_in_cluster(own, block)), "l"(value) : "memory");
+}
 #else
 // Never launched here: the plan asks for sm_90.
 AVO_INLINE int cluster_rank() { return 0; }

@@ -78,7 +78,7 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   // Load a row; elements that do not exist are unspecified. A chunk is read only if it holds an element of the row.
   template <class X> AVO_INLINE void load(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
     if constexpr (kSingle) load_columns(v, row);
-    else if constexpr (sizeof(X) == 1) load_bytes(v, row);
+    else if constexpr (kByElements<X>) load_by_elements(v, row);
     else load_anywhere(v, row);
   }
 
@@ -125,14 +125,14 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
 
   // Store vector p of a row; every thread of the warp must call, `live` says whether the row exists.
   template <class X, class C> AVO_INLINE void store(X *__restrict__ row, int p, const C (&value)[V], bool live) const {
-    static_assert(kSingle || V * sizeof(X) == 16 || sizeof(X) == 1,
-                  "results have the type of the row operands, or 8 bits");
+    static_assert(kSingle || V * sizeof(X) == 16 || kByElements<X>,
+                  "results have the type of the row operands, or 8 bits, or are integers");
     Vec<X, V> v;
     v.pack(value);
     X *const out = row + column(0) + at(p, 0);
     if constexpr (kAligned) {
       if (live && exists(p)) v.store(out);
-    } else if constexpr (sizeof(X) == 1) {
+    } else if constexpr (kByElements<X>) {
       const Index own = live ? left(p) : 0;
       if (own >= V && starts_at_chunk<V>(out, 0)) {
         v.store(out);
@@ -147,9 +147,9 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   }
 
 private:
-  // Elements of 8 bits: a vector at once, or one by one where it does not start at a multiple of its size, or is not
+  // Elements of 8 bits and integers: a vector at once, or one by one where it does not start at a multiple of its size, or is not
   // whole.
-  template <class X> AVO_INLINE void load_bytes(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
+  template <class X> AVO_INLINE void load_by_elements(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       const X *const from = row + column(0) + at(p, 0);

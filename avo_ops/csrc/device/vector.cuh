@@ -189,6 +189,9 @@ template <int V> struct Vec<i8, V> : Bytes<i8, V> {};
 template <> struct Vec<f8, 1> : Bytes<f8, 1> {};
 template <> struct Vec<i8, 1> : Bytes<i8, 1> {};
 
+// Whether the vectors of a type, which need not be 16 bytes, are moved at once or element by element.
+template <class X> inline constexpr bool kByElements = sizeof(X) == 1;
+
 // What a kernel knows of the number of columns, in place of the number: that rows are whole chunks, and start at one;
 // or that they are not, and are treated an element at a time.
 constexpr int kWholeChunks = -1, kSingly = -2;

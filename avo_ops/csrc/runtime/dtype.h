@@ -1,5 +1,5 @@
-// The dtypes that kernels know, four for the math, two of whole numbers and two of 8 bits, and their translation from
-// and to torch's dtype codes.
+// The dtypes that kernels know, four for the math, those of integers and bools and one more of 8 bits, and their
+// translation from and to torch's dtype codes.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,26 @@ enum class Dtype : int8_t {
   I32 = AVO_I32,
   F8 = AVO_F8,
   I8 = AVO_I8,
+  U8 = AVO_U8,
+  I16 = AVO_I16,
+  B8 = AVO_B8,
   None = -1
 };
 
 inline constexpr int kDtypes = 4; // those of the math, which come first
-inline constexpr int kAllDtypes = 8;
+inline constexpr int kAllDtypes = 11;
 
 inline bool is_integer(Dtype dtype) { return dtype == Dtype::I64 || dtype == Dtype::I32; }
 
-inline bool is_narrow(Dtype dtype) { return dtype == Dtype::F8 || dtype == Dtype::I8; }
-
 inline int index_of(Dtype dtype) { return static_cast<int>(dtype); }
+
+// Whether operands of span MN that have it keep it whatever the others have.
+inline bool is_stored(Dtype dtype) { return index_of(dtype) >= kDtypes; }
 
 inline int64_t size_of(Dtype dtype) {
   if (dtype == Dtype::F64 || dtype == Dtype::I64) return 8;
-  if (is_narrow(dtype)) return 1;
-  return dtype == Dtype::F32 || dtype == Dtype::I32 ? 4 : 2;
+  if (dtype == Dtype::F32 || dtype == Dtype::I32) return 4;
+  return dtype == Dtype::F16 || dtype == Dtype::BF16 || dtype == Dtype::I16 ? 2 : 1;
 }
 
 // Short names, as in plan.json: "f32".

@@ -37,14 +37,14 @@ void choose_dtypes(Plan &plan) {
     for (int k = 0; k < count; ++k) {
       const Operand &operand = plan.operands[k];
       if (!plan.exists(k) || operand.span != Span::N || plan.op->is_return(k) != returns) continue;
-      mixed = mixed || (w != Dtype::None && w != operand.declared) || is_narrow(operand.declared);
+      mixed = mixed || (w != Dtype::None && w != operand.declared) || is_stored(operand.declared);
       w = operand.declared;
     }
   };
   for (int k = 0; k < count; ++k) // the results too: a kernel rounds them to X
-    if (plan.exists(k) && plan.operands[k].span == Span::MN && !is_narrow(plan.operands[k].declared))
+    if (plan.exists(k) && plan.operands[k].span == Span::MN && !is_stored(plan.operands[k].declared))
       x = promote(x, plan.operands[k].declared);
-  if (plan.compute == Dtype::F64) x = Dtype::F64;
+  if (plan.compute == Dtype::F64 || x == Dtype::None) x = plan.compute;
   take(false);
   if (w == Dtype::None) take(true);
   if (w == Dtype::None) w = x;
@@ -93,7 +93,7 @@ bool knows_steps(const Plan &plan, const Operand &operand) {
 // Casts keep the layout of a dense operand, so that a call stays flat.
 void plan_casts(Plan &plan) {
   for_each(plan, Span::MN, [&](Operand &operand) {
-    if (is_narrow(operand.declared)) return; // the kernel knows it
+    if (is_stored(operand.declared)) return; // the kernel knows it
     bool keep = operand.declared == plan.x || dense(plan, operand.strides);
     set_cast(operand, plan.x, keep ? operand.strides : plan.normal);
   });

@@ -6,7 +6,7 @@
 //   unit NAME                                          the cubin of the variants that follow, up to the next unit
 //   variant X W|- SYMBOL MIN_N MAX_N N|chunks|odd|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim | groups
-//   arg NAME tensor MN|N|M|1 OPTIONAL [integer | narrow DTYPE...]     OPTIONAL: 0 | 1; narrow: of 8 bits
+//   arg NAME tensor MN|N|M|1 OPTIONAL [integer | narrow DTYPE...]     OPTIONAL: 0 | 1; narrow: of dtypes that kernels keep
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
 //   return NAME MN|N|M OPTIONAL ARG...                 ARG: indices of the arguments to whose dtypes it promotes
 //   return NAME MN|N|M OPTIONAL is DTYPE | by ARG DTYPE...     its dtype; or one for each choice of a str
@@ -100,7 +100,7 @@ private:
   Dtype any_dtype() {
     const std::string &word = in_.word("dtype");
     Dtype found = dtype_of_short_name(word);
-    if (found == Dtype::None || is_integer(found)) in_.error("unknown dtype '", word, "'");
+    if (found == Dtype::None) in_.error("unknown dtype '", word, "'");
     return found;
   }
   int bounded(const char *what, int64_t low, int64_t high) {
@@ -192,8 +192,8 @@ private:
         if (numbers == "narrow") {
           while (in_.more()) arg.narrow.push_back(any_dtype());
           bool fits = arg.span == Span::MN && !arg.optional && !arg.narrow.empty();
-          if (!fits || !std::all_of(arg.narrow.begin(), arg.narrow.end(), is_narrow))
-            in_.error("a tensor of 8 bits must have the span MN and dtypes of 8 bits, and not be optional");
+          if (!fits || !std::all_of(arg.narrow.begin(), arg.narrow.end(), is_stored))
+            in_.error("a tensor of a dtype of its own must have the span MN and such dtypes, and not be optional");
         } else {
           if (numbers != "integer") in_.error("a tensor is of real numbers, or says 'integer' or 'narrow'");
           if (arg.span != Span::M) in_.error("a tensor of whole numbers must have the span M");

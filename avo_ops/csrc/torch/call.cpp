@@ -44,6 +44,9 @@ Dtype dtype_of(at::ScalarType type) {
   case at::kInt: return Dtype::I32;
   case at::kFloat8_e4m3fn: return Dtype::F8;
   case at::kChar: return Dtype::I8;
+  case at::kByte: return Dtype::U8;
+  case at::kShort: return Dtype::I16;
+  case at::kBool: return Dtype::B8;
   default: return Dtype::None;
   }
 }
