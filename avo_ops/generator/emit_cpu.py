@@ -327,8 +327,9 @@ class _Kernel:
         types = self.case.graph.narrow
         integers = [(n.attr, "in") for n in self.integers if n.span == Span.BOTH]
         integers += [(name, "out") for name in self.whole_stores]
+        of_row = "row, panel" if self.by_row else f"row, {c0}"
         out += [
-            f"{indent}const IntegersOfRow<{C_TYPES[types[name]]}> {name}_{way}(a, {self._operand(name)}, {where});"
+            f"{indent}const IntegersOfRow<{C_TYPES[types[name]]}> {name}_{way}(a, {self._operand(name)}, {of_row});"
             for name, way in integers
         ]
         out += [f"{indent}C* {row} = {self._buffer(index)};" for index, (_, row) in self.kept.items()]

@@ -253,6 +253,8 @@ def expression_json(graph: Graph) -> Json:
     for node in nodes:
         number[node.index] = len(number)
         attr = node.attr.text if isinstance(node.attr, Span) else node.attr
+        if node.op == "iconst":
+            attr = str(attr)  # JSON's numbers need not be exact
         if isinstance(attr, float) and not math.isfinite(attr):
             attr = repr(attr)  # JSON has no such numbers
         row = [node.op, [number[a.index] for a in node.args], attr]
