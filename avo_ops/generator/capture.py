@@ -36,6 +36,7 @@ from .trace import (
     innermost,
     is_harmless,
     source_of,
+    traceable,
 )
 
 # Work for other libraries, whose cost a fused kernel around it does not change; by torch function and by ATen operation.
@@ -154,7 +155,7 @@ class _Watch(TorchFunctionMode):
         refused = _REFUSED.get(getattr(func, "__name__", ""))
         if refused is not None:
             self.problems.append(f"{line_text(calling_line())}\n    {refused}")
-        out = func(*args, **(kwargs or {}))
+        out = traceable(func)(*args, **(kwargs or {}))
         self.problems += [
             f"{line_text(calling_line())}\n    the argument {name} is modified in place, and a compiled function never writes to "
             "its arguments: compute a new tensor and return it"

@@ -725,7 +725,10 @@ class _RegionBuilder:
             _value(n).dtype in INTEGERS or (_value(n).dtype == torch.bool and span == "MN")
             for n, span in spans.items()
         )
-        results = any(_value(n).dtype == torch.bool for n in _outside_uses(self.found, self.region))
+        results = any(
+            _value(n).dtype == torch.bool and self._result_span(_root(self.region, n)) == "MN"
+            for n in _outside_uses(self.found, self.region)
+        )
         return loads or results or any(self.is_integer(n) for n in self.region.members)
 
     def is_integer(self, node: FxNode) -> bool:
@@ -897,25 +900,37 @@ class _RegionBuilder:
         """Who finds gradients. There are none of integers."""
         if len(whole) == len(dtypes) and "int8" not in dtypes.values():
             return "none"
-        return "definition" if whole or {*dtypes.values()} & {*NARROW_NAMES} else "kernels"
+        return "definition" if {*dtypes.values()} & {*NARROW_NAMES} else "kernels"
 
     def _results(self, program: _Program) -> tuple[tuple[Result, ...], dict[str, str], list[FxNode]]:
         region = self.region
         by_root: dict[FxNode, list[FxNode]] = {}
         for n in _outside_uses(self.found, region):
             by_root.setdefault(_root(region, n), []).append(n)
+        spans = {root: self._result_span(root) for root in by_root}
+        if self.exact:  # what has gradients comes first
+            by_root = dict(sorted(by_root.items(), key=lambda one: self._is_stored(one[0], spans[one[0]])))
         results, dtypes = [], {}
         for i, (root, nodes) in enumerate(by_root.items()):
+            span = spans[root]
             name = "y" if len(by_root) == 1 else f"y{i}"
             while name in self.taken and name != "y":
                 name += "_"
-            span = "MN" if not self.columns or _varies(region.axes[root]) & self.columns else "M"
-            if not self.rows and _varies(region.axes[root]) != self.space:
-                span = "M"
             dtypes[name], narrow = self._result_dtype(root, nodes, program, span)
             views = tuple((n, self._result_view(n, span, narrow)) for n in nodes)
             results.append(Result(name, span, views))
         return tuple(results), dtypes, list(by_root)
+
+    def _result_span(self, root: FxNode) -> str:
+        axes = _varies(self.region.axes[root])
+        if not self.rows and axes != self.space:
+            return "M"
+        return "MN" if not self.columns or axes & self.columns else "M"
+
+    def _is_stored(self, root: FxNode, span: str) -> bool:
+        """Whether a kernel stores a result as integers or bools."""
+        dtype = _value(root).dtype
+        return self.is_integer(root) or dtype == torch.int8 or (dtype == torch.bool and span == "MN")
 
     def _result_dtype(
         self, root: FxNode, nodes: Sequence[FxNode], program: _Program, span: str
@@ -925,7 +940,7 @@ class _RegionBuilder:
         compute = torch.float64 if self.double else torch.float32
         if span == "M" and self.is_integer(root):
             return "int64", dtype if dtype != torch.int64 else None
-        if dtype in NARROW or (span == "MN" and (dtype == torch.bool or self.is_integer(root))):
+        if dtype in NARROW or self._is_stored(root, span):
             return _name(dtype), None
         seen = self._seen(region, nodes)
         if dtype in _FLOATS and not seen:

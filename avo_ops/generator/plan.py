@@ -547,12 +547,13 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     arguments = parse_schema(record)
     tensors = [a for a in arguments if a.kind == "tensor"]
     patterns = _patterns(arguments)
+    real = [r for r in record.results if not _is_exact(record, record.dtypes.get(r, ""))]
     grad_sets = [
-        tuple(n for n, there in zip(record.results, bits, strict=True) if there)
-        for bits in itertools.product((True, False), repeat=len(record.results))
+        tuple(n for n, there in zip(real, bits, strict=True) if there)
+        for bits in itertools.product((True, False), repeat=len(real))
         if any(bits)
     ]
-    if len(record.results) > (2 if record.packaged else 1):
+    if len(real) > (2 if record.packaged else 1):
         # The kernels of every subset would be many: autograd makes zeros of what is missing.
         grad_sets = grad_sets[:1]
     if not differentiate:
@@ -649,7 +650,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
             ret.span,
             parts=tuple(f"grad_{p}" for p in ret.parts),
         )
-        for r, ret in zip(record.results, returns, strict=True)
+        for r, ret in zip(real, returns, strict=False)  # integers come last
     ]
     saved = [
         *saved_args,
@@ -693,7 +694,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
             {
                 **{
                     g.name: (r in grads)
-                    for g, r in zip(grad_arguments, record.results, strict=True)
+                    for g, r in zip(grad_arguments, real, strict=True)
                     if several
                 },
                 **d.pattern.present,
@@ -716,7 +717,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
             }
             everything = all(c or not some for c, some in zip(computed, there, strict=True))
             name = f"{record.name}_backward{d.pattern.suffix(record)}"
-            name += "" if grads == tuple(record.results) else "".join(f"_from_{g}" for g in grads)
+            name += "" if grads == tuple(real) else "".join(f"_from_{g}" for g in grads)
             name += (
                 ""
                 if everything

@@ -76,6 +76,18 @@ class Traced:
     detaches: bool = False
 
 
+# Their own operations cannot be traced with symbolic sizes that broadcast, nor of bools.
+_SHIFTS: dict[Any, Any] = {
+    torch.Tensor.__lshift__: torch.bitwise_left_shift,
+    torch.Tensor.__rshift__: torch.bitwise_right_shift,
+}
+
+
+def traceable(func: Any) -> Any:
+    """A function of torch, or another that computes the same and that can be traced."""
+    return _SHIFTS.get(func, func)
+
+
 class RecordLines(TorchFunctionMode):
     """Annotates each node with the innermost frame outside torch."""
 
@@ -86,7 +98,7 @@ class RecordLines(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with fx_traceback.annotate(self.note(func)):
-            return func(*args, **(kwargs or {}))
+            return traceable(func)(*args, **(kwargs or {}))
 
 
 def source_of(node: torch.fx.Node) -> Source | None:
@@ -113,7 +125,7 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before, guards = {name: t._version for name, t in self.tensors.items()}, len(self.env.guards)
-        out = func(*args, **(kwargs or {}))
+        out = traceable(func)(*args, **(kwargs or {}))
         self.line_of_guard |= {i: calling_line() for i in range(guards, len(self.env.guards))}
         for name, t in self.tensors.items():
             if t._version != before[name]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from .layout import MAX_DIMS
+from .layout import INTEGER_NAMES, MAX_DIMS
 from .plan import Op, Operator
 from .reference import Definition, statistics
 
@@ -124,6 +124,7 @@ def by_backward_op(
     results, width = len(op.returns), len(backward_op.returns)
     single = len(operator.forward.returns) == 1
     kept = len(operator.saved)
+    real = sum(r.dtype not in INTEGER_NAMES for r in op.returns)  # integers, which have no gradient, come last
     extra, recompute = statistics_again(operator)
     if operator.detaches:
         kept_arguments = [i for kind, i in operator.saved if kind == "arg"]
@@ -168,7 +169,7 @@ def by_backward_op(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            saved, plain = ctx.saved_tensors, ctx.plain
+            saved, plain, grads = ctx.saved_tensors, ctx.plain, grads[:real]
             differentiable = _grad_enabled()
             if differentiable and operator.detaches:
                 return gradients_of(definition, whole(saved, plain), wanted(ctx.needs_input_grad), grads)

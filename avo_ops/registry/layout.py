@@ -31,6 +31,7 @@ NAMED |= {
     "int32": torch.int32,
     "int64": torch.int64,
 }  # that a return may have whatever the arguments
+INTEGER_NAMES = tuple(name for name, dtype in NAMED.items() if not dtype.is_floating_point)
 MAX_DIMS = 64  # kMaxDims of csrc/runtime/layout.h
 
 

@@ -199,7 +199,8 @@ void record(const std::shared_ptr<const Rule> &rule, const c10::IValue *values, 
   }
   using Pointer = decltype(torch::autograd::Edge::function);
   auto node = MakeNode<Pointer>::make(rule, std::move(edges));
-  for (size_t i = 0; i < rule->op->returns; ++i) torch::autograd::set_history(made[i], node);
+  for (size_t i = 0; i < rule->op->returns; ++i) // integers, which have no gradient, come last
+    if (torch::autograd::isDifferentiableType(made[i].scalar_type())) torch::autograd::set_history(made[i], node);
   node->save(values, made);
   for (size_t i = 0; i < rule->op->returns; ++i) results[i] = std::move(made[i]);
 }
