@@ -66,6 +66,7 @@ def common_dtype(node: FxNode) -> torch.dtype | None:
     if value.dtype != torch.bool or name not in integers.COMPARISONS:
         return None
     given = [_value(a) if isinstance(a, FxNode) else a for a in node.args]
+    given = [1 if isinstance(g, torch.SymInt) else g for g in given]
     if not all(isinstance(g, torch.Tensor | int | float) for g in given):
         return None
     dtype = torch.result_type(*given)
@@ -520,10 +521,10 @@ def _reduces(node: FxNode) -> bool:
 
 def _dims(node: FxNode, rank: int) -> tuple[int, ...]:
     found: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if found is None or found == []:
+    if found is None or rank == 0 or found == []:
         return tuple(range(rank))
     dims = found if isinstance(found, list | tuple) else [found]
-    return tuple(d % max(rank, 1) for d in dims)
+    return tuple(d % rank for d in dims)
 
 
 def _view(node: FxNode, source: FxNode, axes: Axes) -> Axes | None:
@@ -1087,6 +1088,8 @@ class _Program:
             whole = not _dims_reduced(self.builder.region, node)
             if self.whole.get(node.all_input_nodes[0]) in INTEGERS and value.dtype in _FLOATS:
                 args = (Ref(self._add(Line("cast", None, args[:1], {}, source, detached))),)
+            if whole and value.dtype == torch.bool:
+                return Line("cast", torch.bool, args[:1], {}, source, detached)
             reduced = Line("same" if whole else "reduce", name, args[:1], {}, source, detached)
             return self._in_dtype(reduced, value.dtype) if name in ("sum", "prod") else reduced
         kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED}

@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 # SMs of the usual card of an architecture, for grids on a GPU that is not there.
 _SMS = {80: 108, 86: 84, 87: 16, 89: 142, 90: 132, 100: 148, 103: 148, 120: 188, 121: 48}
-_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i64": 8, "i32": 4, "f8": 1, "i8": 1}
+_BYTES = {short: dtype.itemsize for dtype, short in SHORT_NAMES.items()}
 _UNALIGNED = {
     "address": "{} does not start at a multiple of 16 bytes",
     "stride": "the row stride of {} is no multiple of the vector width",

@@ -23,6 +23,47 @@ template <class T> AVO_INLINE Few<T> few_at(const void *p) {
   return out;
 }
 
+#if AVO_AVX512 || AVO_AVX2
+AVO_INLINE __m128i load_16_bytes(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+AVO_INLINE __m256i load_32_bytes(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+#endif
+
+// Registers of 64 bits from lanes in memory, and the other way: g++ converts vectors of narrow lanes one by one.
+template <class T> AVO_INLINE IntD widened(const T *lanes) { return __builtin_convertvector(few_at<T>(lanes), IntD); }
+template <class T> AVO_INLINE void store_narrowed(T *lanes, IntD v) {
+  const Few<T> few = __builtin_convertvector(v, Few<T>);
+  __builtin_memcpy(lanes, &few, sizeof(few));
+}
+#if AVO_AVX512
+#define AVO_WIDENED(T, name, load)                                                                                     \
+  template <> AVO_INLINE IntD widened<T>(const T *lanes) {                                                             \
+    return (IntD)_mm512_maskz_##name(__mmask8(-1), load((const void *)lanes));                                         \
+  }
+AVO_WIDENED(uint8_t, cvtepu8_epi64, _mm_loadu_si64)
+AVO_WIDENED(int8_t, cvtepi8_epi64, _mm_loadu_si64)
+AVO_WIDENED(int16_t, cvtepi16_epi64, load_16_bytes)
+AVO_WIDENED(int32_t, cvtepi32_epi64, load_32_bytes)
+template <class T> AVO_INLINE void store_bytes_narrowed(T *lanes, IntD v) {
+  _mm512_mask_cvtepi64_storeu_epi8(lanes, __mmask8(-1), (__m512i)v);
+}
+template <> AVO_INLINE void store_narrowed<uint8_t>(uint8_t *lanes, IntD v) { store_bytes_narrowed(lanes, v); }
+template <> AVO_INLINE void store_narrowed<int8_t>(int8_t *lanes, IntD v) { store_bytes_narrowed(lanes, v); }
+template <> AVO_INLINE void store_narrowed<int16_t>(int16_t *lanes, IntD v) {
+  _mm512_mask_cvtepi64_storeu_epi16(lanes, __mmask8(-1), (__m512i)v);
+}
+template <> AVO_INLINE void store_narrowed<int32_t>(int32_t *lanes, IntD v) {
+  _mm512_mask_cvtepi64_storeu_epi32(lanes, __mmask8(-1), (__m512i)v);
+}
+#elif AVO_AVX2
+#define AVO_WIDENED(T, name, load)                                                                                     \
+  template <> AVO_INLINE IntD widened<T>(const T *lanes) { return (IntD)_mm256_##name(load((const void *)lanes)); }
+AVO_WIDENED(uint8_t, cvtepu8_epi64, _mm_loadu_si32)
+AVO_WIDENED(int8_t, cvtepi8_epi64, _mm_loadu_si32)
+AVO_WIDENED(int16_t, cvtepi16_epi64, _mm_loadu_si64)
+AVO_WIDENED(int32_t, cvtepi32_epi64, load_16_bytes)
+#endif
+#undef AVO_WIDENED
+
 struct Ints {
   static constexpr int kPer = AVO_REGISTER_BYTES / 8, kRegs = kLanes / kPer;
   IntD r[kRegs];
@@ -34,16 +75,11 @@ struct Ints {
   // From lanes of any type.
   template <class T> static AVO_INLINE Ints load(const T *lanes) {
     Ints out;
-    repeat<kRegs>([&](auto i) AVO_LAMBDA {
-      out.r[i] = __builtin_convertvector(few_at<T>(lanes + i * kPer), IntD);
-    });
+    repeat<kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = widened(lanes + i * kPer); });
     return out;
   }
   template <class T> AVO_INLINE void store(T *lanes) const {
-    repeat<kRegs>([&](auto i) AVO_LAMBDA {
-      const Few<T> few = __builtin_convertvector(r[i], Few<T>);
-      __builtin_memcpy(lanes + i * kPer, &few, sizeof(few));
-    });
+    repeat<kRegs>([&](auto i) AVO_LAMBDA { store_narrowed(lanes + i * kPer, r[i]); });
   }
 };
 
@@ -218,39 +254,38 @@ template <class T> struct IntegersOfRow {
     c += first;
     return data + (run ? c % run * stride + c / run * run_stride : c * stride);
   }
-  // 16 lanes as they lie, 0 in those that do not exist.
-  template <class P> AVO_INLINE void lanes(int64_t c, P part, T (&to)[kLanes]) const {
+  template <class P> AVO_INLINE bool lies_ready(P part) const {
+    return stride == 1 && !run && lanes_of(part) == kLanes;
+  }
+  // 16 lanes, 0 in those that do not exist: where they lie, or in a place of their own.
+  template <class P> AVO_INLINE const T *lanes(int64_t c, P part, T (&own)[kLanes]) const {
+    if (lies_ready(part)) return data + first + c;
     const int n = lanes_of(part);
-    if (stride == 1 && !run && n == kLanes) {
-      __builtin_memcpy(to, data + first + c, sizeof(to));
-      return;
-    }
-    for (int i = 0; i < kLanes; ++i) to[i] = i < n ? *at(c + i) : T(0);
+    for (int i = 0; i < kLanes; ++i) own[i] = i < n ? *at(c + i) : T(0);
+    return own;
   }
   template <class P> AVO_INLINE Ints load(int64_t c, P part) const {
-    T found[kLanes];
-    lanes(c, part, found);
-    return Ints::load(found);
+    T own[kLanes];
+    return lies_ready(part) ? Ints::load(data + first + c) : Ints::load(lanes(c, part, own));
   }
   // The same as numbers of the math.
   template <class C, class P> AVO_INLINE Vec<C> numbers(int64_t c, P part) const {
     if constexpr (sizeof(T) == 8) {
       return m_to_math<C>(load(c, part));
     } else {
-      T found[kLanes];
-      lanes(c, part, found);
+      T own[kLanes];
+      const T *found = lanes(c, part, own);
       C out[kLanes];
       for (int i = 0; i < kLanes; ++i) out[i] = C(found[i]);
       return Vec<C>::load(out);
     }
   }
   template <class P> AVO_INLINE void store(int64_t c, P part, Ints v) const {
-    const int n = lanes_of(part);
     if (!data) return;
-    if (stride == 1 && !run && n == kLanes) return v.store(data + first + c);
+    if (lies_ready(part)) return v.store(data + first + c);
     T stored[kLanes];
     v.store(stored);
-    for (int i = 0; i < n; ++i) *at(c + i) = stored[i];
+    for (int i = 0; i < lanes_of(part); ++i) *at(c + i) = stored[i];
   }
 };
 
