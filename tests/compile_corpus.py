@@ -829,7 +829,7 @@ def times_integer(x, n):
     return x * n
 
 
-@add(((I(6, 40),), (I(5, 5),), (I(2, 3, 4),)), torch_parts=True, gradients=False)
+@add(((I(6, 40),), (I(5, 5),), (I(2, 3, 4),)), gradients=False)
 def integer_math(n):
     return n // 3 + n % 5 - (n & 3)
 
@@ -862,9 +862,42 @@ def masked_and_scaled(x, n):
     return torch.where(n[:, None] != 3, x, 0.0) * n[:, None]
 
 
-@add((((6, 40), I(6), I(6)), ((5, 5), I(5), I(5)), ((1, 9), I(1), I(1))), torch_parts=True)
+@add((((6, 40), I(6), I(6)), ((5, 5), I(5), I(5)), ((1, 9), I(1), I(1))))
 def same_class(x, a, b):
     return torch.where((a == b)[:, None], x, 0.0)
+
+
+@add((((6, 40), I(6)), ((5, 5), I(5)), ((1, 9), I(1))))
+def mean_of_kept_rows(x, labels):
+    keep = labels != 3
+    return torch.where(keep, torch.logsumexp(x, -1), 0.0).sum() / keep.sum().clamp(min=1)
+
+
+@add((((2, 5, 7), I(5), I(7)), ((3, 3), I(3), I(3)), ((2, 1, 9), I(1), I(9))))
+def causal_by_positions(scores, q, k):
+    masked = q[:, None] < k[None, :] - 12
+    return torch.softmax(scores.masked_fill(masked, -1e9), -1), masked
+
+
+@add((((6, 40), I(6, 40)), ((5, 5), I(5, 5)), ((2, 3, 4), I(2, 3, 4))))
+def masked_and_the_mask(x, labels):
+    keep = (labels > 3) & (labels % 5 != 1)
+    return torch.where(keep, torch.exp(x), 0.0), keep, keep.sum(-1), (labels * 2).amax(-1)
+
+
+@add(((I(6, 40), I(40)), (I(5, 5), I(5)), (I(2, 3, 4), I(4))), gradients=False)
+def packed_bits(a, b):
+    return ((a & 15) << 4 | b & 15).to(torch.uint8), (a ^ b) >> 1, a.to(torch.int16) * 0.5
+
+
+@add((((6, 40), B(6, 40)), ((5, 5), B(5, 5)), ((2, 3, 4), B(2, 3, 4))))
+def bools_both_ways(x, keep):
+    return torch.where(keep, x * x, 0.0), ~keep ^ (x > 0), keep.any(-1), keep.sum(-1)
+
+
+@add(((I(6, 40), I(6, 40)), (I(5, 5), I(5, 5)), (I(2, 3, 4), I(2, 3, 4))), torch_parts=True, gradients=False)
+def divided_by_elements(a, b):
+    return a // (b + 1)
 
 
 @add((((6, 40),), ((5, 5),), ((3, 2, 8),)), gradients=False)

@@ -1,0 +1,224 @@
+"""Math with integers and bools in kernels of compiled functions: to the bit what eager has, overflow and all layouts included."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import avo_ops
+from avo_ops.generator import integers
+from avo_ops.registry import native_library
+from avo_ops.testing import emulate
+
+if native_library.runtime() is None:
+    pytest.skip("the package is not built", allow_module_level=True)
+
+Tensor = torch.Tensor
+DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+PLACES = pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+
+
+def values(dtype: torch.dtype, shape: Sequence[int], seed: int) -> Tensor:
+    """Limits, numbers about 0, and any."""
+    generator = torch.Generator().manual_seed(seed)
+    limits = torch.iinfo(dtype)
+    about = [0, 1, 2, 7, 8, limits.max, limits.max - 1, limits.max // 2]
+    about += [limits.min, limits.min + 1, -1, -7, -8] if limits.min else []
+    chosen = torch.tensor(about)[torch.randint(len(about), tuple(shape), generator=generator)]
+    any_of_them = torch.randint(-(2**62), 2**62, tuple(shape), generator=generator) * 2 + 1
+    return torch.where(torch.rand(tuple(shape), generator=generator) < 0.7, chosen, any_of_them).to(dtype)
+
+
+def layouts(t: Tensor) -> Iterator[Tensor]:
+    """The same values, as they lie; by columns; every second; from an odd address."""
+    yield t
+    yield t.transpose(-1, -2).contiguous().transpose(-1, -2)
+    wide = t.new_zeros(*t.shape[:-1], 2 * t.shape[-1] + 3)
+    wide[..., ::2][..., : t.shape[-1]] = t
+    yield wide[..., ::2][..., : t.shape[-1]]
+    wide[..., 1 : 1 + t.shape[-1]] = t
+    yield wide[..., 1 : 1 + t.shape[-1]]
+
+
+def assert_same(fn: Callable[..., Any], compiled: Any, args: Sequence[Tensor], emulated: bool) -> None:
+    """Bits, dtypes and shapes as eager's, and by kernels alone."""
+    avo_ops.reset_stats()
+    with emulate(sms=2) if emulated else contextlib.nullcontext():
+        found = compiled(*args)
+    for i, (a, b) in enumerate(zip(found, fn(*args), strict=True)):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), i
+        torch.testing.assert_close(a, b, rtol=0, atol=0, msg=lambda text, i=i: f"result {i}: {text}")
+    assert compiled.variants()[-1].composite.reasons == []
+    assert not [k for k, n in avo_ops.stats().items() if n and "definition" in k]
+
+
+def arithmetic(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return (
+        a + b, a - b * 3, a * b, torch.abs(-a), torch.sign(a), a // 7 - a % 7, a % 5 + torch.fmod(a, 3),
+        torch.div(b, 3, rounding_mode="trunc"), torch.maximum(a, b).clamp(2, 100), a**3, 5 - a,
+    )  # fmt: skip
+
+
+def bits(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    few = b & 15
+    return (
+        a & b | 9, ~(a ^ b), a << few, a >> few, a << 31, a >> 40, a.to(torch.int8), a.to(torch.uint8), a.to(torch.int32),
+        a.bool(), torch.minimum(a, b).to(torch.int64) * 2**33,
+    )  # fmt: skip
+
+
+def masks(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    kept = (a < b) & (b != 7) | (a == 1)
+    return (
+        kept, torch.where(kept, a, b), a.masked_fill(kept, 3), (a >= b) ^ (a <= 2), torch.where(kept, 4, 2), kept * a,
+        kept + kept, torch.logical_and(a, b), torch.where(a > b, a.to(torch.int64), -5), a.float() * 0.5,
+    )  # fmt: skip
+
+
+def by_negatives(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return a // -7, a % -5, torch.fmod(a, -3), torch.div(b, -2, rounding_mode="trunc"), a * -1, b // -1, a.clamp(max=-2)
+
+
+@PLACES
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("fn", [arithmetic, bits, masks], ids=lambda fn: fn.__name__)
+def test_pointwise(fn: Callable[..., Any], dtype: torch.dtype, emulated: bool) -> None:
+    if emulated and dtype not in (torch.uint8, torch.int8, torch.int64):
+        pytest.skip("the others have the same text")
+    compiled = avo_ops.compile(fn)
+    a, b = values(dtype, (9, 37), 1), values(dtype, (9, 37), 2)
+    for x, y in zip(layouts(a), layouts(b), strict=True):
+        assert_same(fn, compiled, (x, y), emulated)
+    assert_same(fn, compiled, (a, next(layouts(b)).t().contiguous().t()), emulated)
+    if not emulated:
+        assert_same(fn, compiled, (a, values(dtype, (37,), 3)), emulated)  # of the columns
+        assert_same(fn, compiled, (a, values(dtype, (9, 1), 4)), emulated)  # of the rows
+
+
+@PLACES
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_division_by_negatives(dtype: torch.dtype, emulated: bool) -> None:
+    if emulated and dtype not in (torch.int8, torch.int64):
+        pytest.skip("the others have the same text")
+    a, b = values(dtype, (9, 37), 5), values(dtype, (9, 37), 6)
+    b = b.where(b != torch.iinfo(dtype).min, 1)  # by -1, which traps in eager
+    assert_same(by_negatives, avo_ops.compile(by_negatives), (a, b), emulated)
+
+
+@PLACES
+def test_least_integer_by_minus_one(emulated: bool) -> None:
+    """It wraps around, where eager may trap."""
+    compiled = avo_ops.compile(lambda a: (a // -1, a % -1))
+    least = torch.iinfo(torch.int64).min
+    with emulate(sms=2) if emulated else contextlib.nullcontext():
+        quotient, rest = compiled(torch.tensor([least, -1, 5]))
+    assert (quotient.tolist(), rest.tolist()) == ([least, 1, -5], [0, 0, 0])
+
+
+def reduced(a: Tensor, m: Tensor, row: Tensor) -> tuple[Tensor, ...]:
+    return (
+        a.sum(-1), a.amax(-1, keepdim=True), a.amin(-1), (a | 1).prod(-1), m.sum(-1), (a != row).sum(-1), m.any(-1),
+        (a > 2).all(-1), a + a.amax(-1, keepdim=True), a.sum(-1, keepdim=True) + row,
+    )  # fmt: skip
+
+
+@PLACES
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_reductions(dtype: torch.dtype, emulated: bool) -> None:
+    if emulated and dtype not in (torch.uint8, torch.int64):
+        pytest.skip("the others have the same text")
+    compiled = avo_ops.compile(reduced)
+    # Rows in the registers of a warp, of a block and of a cluster, and rows that are read again; one of few columns.
+    for n in (5, 37, 2048, 9000, 40000) if emulated else (5, 37, 1000):
+        a, row = values(dtype, (4, n), n), values(dtype, (4, 1), n + 1)
+        assert_same(reduced, compiled, (a, a > 2, row), emulated)
+
+
+def test_reductions_over_all_and_over_rows() -> None:
+    def fn(a: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+        return a.sum(), m.sum(), a.amax(), a.sum(0), m.any(0), a.amin((0, 2), keepdim=True)
+
+    a = values(torch.int32, (3, 8, 8), 1)
+    assert_same(fn, avo_ops.compile(fn), (a, a > 2), emulated=False)
+
+
+@PLACES
+def test_gradients_beside_integers(emulated: bool) -> None:
+    """Through masks and numbers that integers become, by kernels; integers and bools among the results have none."""
+
+    def fn(x: Tensor, labels: Tensor, of_row: Tensor) -> tuple[Tensor, ...]:
+        keep = (labels % 3 != 1) & (of_row != 4)
+        scaled = torch.where(keep, torch.exp(x), x * labels)
+        return keep, scaled, labels * 2, (scaled * (labels > 2)).sum(-1) / keep.sum(-1).clamp(min=1)
+
+    x, labels = torch.randn(6, 40), torch.randint(-9, 9, (6, 40))
+    of_row = torch.tensor([4, 3, 4, -2, 0, 1], dtype=torch.int16)[:, None]
+    own, theirs = (x.clone().requires_grad_() for _ in range(2))
+    compiled = avo_ops.compile(fn)
+    avo_ops.reset_stats()
+    with emulate(sms=2) if emulated else contextlib.nullcontext():
+        found, wanted = compiled(own, labels, of_row), fn(theirs, labels, of_row)
+        for leaf, results in ((own, found), (theirs, wanted)):
+            (results[1].sum() + (results[3] * torch.arange(6)).sum()).backward()
+            assert [r.requires_grad for r in results] == [False, True, False, True]
+            assert leaf.grad is not None
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(own.grad, theirs.grad)
+    assert compiled.variants()[0].composite.reasons == []
+    ran = [k for k, n in avo_ops.stats().items() if n]
+    assert any("_backward" in k for k in ran)
+    assert not any("definition" in k for k in ran)
+
+
+def test_integers_to_numbers_are_rounded_once() -> None:
+    """By way of float64 some would be rounded twice."""
+    a = torch.tensor([2**24 + 1, 2**60 + 2**36 + 1, -(2**62) - 2**38 - 1, 2**63 - 1, -(2**63)])
+
+    def fn(a: Tensor) -> tuple[Tensor, ...]:
+        return a.float(), a.to(torch.bfloat16), (a * 1.0).to(torch.int64) // 2, a.sum(-1, keepdim=True).float()
+
+    assert_same(fn, avo_ops.compile(fn), (a[:3].repeat(7),), emulated=False)
+
+    def limits(a: Tensor) -> tuple[Tensor, ...]:
+        return (a.float(),)
+
+    assert_same(limits, avo_ops.compile(limits), (a,), emulated=False)
+
+
+def test_what_is_left_to_torch_says_why() -> None:
+    n = torch.arange(1, 10)
+    cases: list[tuple[Callable[..., Any], str]] = [
+        (lambda a, b: a // b, "it divides by integers that may be 0"),
+        (lambda a, b: a % b, "it divides by integers that may be 0"),
+        (lambda a, b: a < b.shape[0] * 2, "with a number that kernels take as one of floating point"),
+        (lambda a, b: a.to(torch.uint8) * 300, "it takes a number that is no uint8"),
+        (lambda a, b: a**b, "its exponent is no number that is known"),
+        (lambda a, b: torch.gcd(a, b), "has no place in a kernel for integers"),
+        (lambda a, b: a.argmax(-1), "kernels find places of floating-point numbers alone"),
+    ]
+    for fn, reason in cases:
+        compiled = avo_ops.compile(fn)
+        try:
+            wanted = fn(n, n)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)[:20]):
+                compiled(n, n)
+            continue
+        torch.testing.assert_close(compiled(n, n), wanted, rtol=0, atol=0)
+        reasons = [text for _, text in compiled.variants()[0].composite.reasons]
+        assert any(reason in text for text in reasons), (reason, reasons)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        avo_ops.compile(lambda a, b: a // b)(n, n - 1)
+
+
+def test_numbers_as_integers_hold_them() -> None:
+    assert integers.as_integer(300, torch.uint8) == 44
+    assert integers.as_integer(-129, torch.int8) == 127
+    assert integers.as_integer(2**63, torch.int64) == -(2**63)
+    assert integers.holds(torch.int16, torch.uint8)
+    assert not integers.holds(torch.int8, torch.uint8)
