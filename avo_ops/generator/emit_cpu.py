@@ -11,7 +11,7 @@ from ..definitions.record import OpDef
 from .ir import C_TYPES, LEAVES, PRIMITIVES, WHOLE_REDUCTIONS, Graph, Node, Span, read_whole
 from .plan import Case
 from .product import CpuKernel
-from .render import Body, Names, formula_comment, identifier, row_level, summand
+from .render import Body, Names, formula_comment, identifier, integer_literal, row_level, summand
 from .simplify import merged_phases
 from .trace import TraceError
 
@@ -30,6 +30,7 @@ _COSTS = {
     "round_result": 8,
     "quotient": 5,
 }
+_BY_NUMBERS = ("idiv", "ifloordiv", "irem", "imod", "ishl", "ishr")
 # From this cost on an element that two passes over a row need is kept in a row buffer between them (a store and a load,
 # and its own loads again, are less), and a sum is not split into two chains of additions (they are not what it waits for).
 _DEAR = 8
@@ -221,9 +222,14 @@ class _Kernel:
         return self.case.name == f"{self.record.name}_forward"
 
     def _spell(self, node: Node) -> str | None:
-        """A result's dtype is known only at run time here, and random numbers come four at a time, for neighbours."""
+        """A result's dtype is known only at run time here, and random numbers come four at a time, for neighbours.
+
+        Integers are divided and shifted by numbers, not by vectors of them.
+        """
         if node.op == "uniform":
             return f"m_uniform<C>({identifier(node.args[0].attr)}, {self.column})"
+        if node.op in _BY_NUMBERS and all(a.op == "iconst" for a in node.args[1:]):
+            return f"m_{node.op}({{0}}, {', '.join(integer_literal(a.attr) for a in node.args[1:])})"
         if node.op != "round_result":
             return None
         return f"m_round_to({{0}}, a->operands[{self._operand(node.attr)}].dtype)"

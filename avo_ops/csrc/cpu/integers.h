@@ -83,6 +83,12 @@ struct Ints {
   }
 };
 
+AVO_INLINE int64_t lane_at(const Ints &v, int i) {
+  int64_t lane;
+  __builtin_memcpy(&lane, (const char *)v.r + i * sizeof(lane), sizeof(lane));
+  return lane;
+}
+
 // f on the registers, without a sign: what overflows wraps around.
 template <class F, class... I> AVO_INLINE Ints each_unsigned(const F &f, const I &...v) {
   Ints out;
@@ -94,12 +100,14 @@ template <class F, class... I> AVO_INLINE Ints each_signed(const F &f, const I &
   repeat<Ints::kRegs>([&](auto i) AVO_LAMBDA { out.r[i] = f(v.r[i]...); });
   return out;
 }
-// f on the lanes one by one, for what has no vector instruction.
+// f on the lanes one by one, for what has no vector instruction. A loop: unrolled, divisions took seconds to compile.
 template <class F, class... I> AVO_INLINE Ints each_lane(const F &f, const I &...v) {
   Ints out;
-  repeat<Ints::kRegs>([&](auto i) AVO_LAMBDA {
-    repeat<Ints::kPer>([&](auto j) AVO_LAMBDA { out.r[i][int(j)] = f(int64_t(v.r[i][int(j)])...); });
-  });
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes; ++i) {
+    const int64_t lane = f(lane_at(v, i)...);
+    __builtin_memcpy((char *)out.r + i * sizeof(lane), &lane, sizeof(lane));
+  }
   return out;
 }
 
@@ -143,18 +151,27 @@ AVO_INLINE Ints m_ishl(Ints a, Ints b, Ints bits) {
 AVO_INLINE Ints m_ishr(Ints a, Ints b, Ints bits) {
   return each_lane([](auto x, auto y, auto n) AVO_LAMBDA { return m_ishr(x, y, n); }, a, b, bits);
 }
-AVO_INLINE Ints m_idiv(Ints a, Ints b) {
-  return each_lane([](auto x, auto y) AVO_LAMBDA { return m_idiv(x, y); }, a, b);
+// By one number, which the compiler knows: divisions become multiplications.
+AVO_INLINE Ints m_ishl(Ints a, int64_t b, int64_t bits) {
+  if (b < 0 || b >= bits) return Ints(int64_t(0));
+  return each_unsigned([b](auto x) AVO_LAMBDA { return x << b; }, a);
 }
-AVO_INLINE Ints m_irem(Ints a, Ints b) {
-  return each_lane([](auto x, auto y) AVO_LAMBDA { return m_irem(x, y); }, a, b);
+AVO_INLINE Ints m_ishr(Ints a, int64_t b, int64_t bits) {
+  const int64_t n = b < 0 || b >= bits ? 63 : b;
+  return each_signed([n](auto x) AVO_LAMBDA { return x >> n; }, a);
 }
-AVO_INLINE Ints m_imod(Ints a, Ints b) {
-  return each_lane([](auto x, auto y) AVO_LAMBDA { return m_imod(x, y); }, a, b);
-}
-AVO_INLINE Ints m_ifloordiv(Ints a, Ints b) {
-  return each_lane([](auto x, auto y) AVO_LAMBDA { return m_ifloordiv(x, y); }, a, b);
-}
+#define AVO_WHOLE_DIVISION(name)                                                                                       \
+  AVO_INLINE Ints name(Ints a, Ints b) {                                                                               \
+    return each_lane([](auto x, auto y) AVO_LAMBDA { return name(x, y); }, a, b);                                      \
+  }                                                                                                                    \
+  AVO_INLINE Ints name(Ints a, int64_t b) {                                                                            \
+    return each_lane([b](auto x) AVO_LAMBDA { return name(x, b); }, a);                                                \
+  }
+AVO_WHOLE_DIVISION(m_idiv)
+AVO_WHOLE_DIVISION(m_irem)
+AVO_WHOLE_DIVISION(m_imod)
+AVO_WHOLE_DIVISION(m_ifloordiv)
+#undef AVO_WHOLE_DIVISION
 AVO_INLINE Ints m_wrap_u8(Ints a) {
   return each_unsigned([](auto x) AVO_LAMBDA { return x & 0xff; }, a);
 }
