@@ -158,7 +158,16 @@ def test_corpus_in_float64(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rms_norm", "swiglu", "outer_product", "ignored_rows", "masked_columns", "masked_and_the_mask", "causal_by_positions"]
+    "name",
+    [
+        "rms_norm",
+        "swiglu",
+        "outer_product",
+        "ignored_rows",
+        "masked_columns",
+        "masked_and_the_mask",
+        "causal_by_positions",
+    ],
 )
 def test_corpus_in_the_emulator(name: str) -> None:
     compiled = avo_ops.compile(CORPUS[name].fn, name=name)

@@ -80,7 +80,15 @@ def masks(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 
 
 def by_negatives(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    return a // -7, a % -5, torch.fmod(a, -3), torch.div(b, -2, rounding_mode="trunc"), a * -1, b // -1, a.clamp(max=-2)
+    return (
+        a // -7,
+        a % -5,
+        torch.fmod(a, -3),
+        torch.div(b, -2, rounding_mode="trunc"),
+        a * -1,
+        b // -1,
+        a.clamp(max=-2),
+    )
 
 
 @PLACES
@@ -138,6 +146,18 @@ def test_reductions(dtype: torch.dtype, emulated: bool) -> None:
         assert_same(reduced, compiled, (a, a > 2, row), emulated)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_integers_of_rows_overflow_in_their_dtype(dtype: torch.dtype) -> None:
+    """Kernels read them as int64."""
+
+    def fn(x: Tensor, of_row: Tensor) -> tuple[Tensor, ...]:
+        wide = of_row[:, None]
+        return x * (wide * wide == 0), (wide * wide).sum(-1), (of_row * 3 + 100)[:, None] << 1
+
+    x, of_row = torch.randn(9, 5), values(dtype, (9,), 1)
+    assert_same(fn, avo_ops.compile(fn), (x, of_row), emulated=False)
+
+
 def test_reductions_over_all_and_over_rows() -> None:
     def fn(a: Tensor, m: Tensor) -> tuple[Tensor, ...]:
         return a.sum(), m.sum(), a.amax(), a.sum(0), m.any(0), a.amin((0, 2), keepdim=True)
@@ -180,7 +200,12 @@ def test_integers_to_numbers_are_rounded_once() -> None:
     a = torch.tensor([2**24 + 1, 2**60 + 2**36 + 1, -(2**62) - 2**38 - 1, 2**63 - 1, -(2**63)])
 
     def fn(a: Tensor) -> tuple[Tensor, ...]:
-        return a.float(), a.to(torch.bfloat16), (a * 1.0).to(torch.int64) // 2, a.sum(-1, keepdim=True).float()
+        return (
+            a.float(),
+            a.to(torch.bfloat16),
+            (a * 1.0).to(torch.int64) // 2,
+            a.sum(-1, keepdim=True).float(),
+        )
 
     assert_same(fn, avo_ops.compile(fn), (a[:3].repeat(7),), emulated=False)
 

@@ -279,7 +279,12 @@ class _Kernel:
             new = [n for n in elements.values() if n.index not in computed]
             for n in [*roots, *(a for user in new for a in user.args)]:
                 again = n.index in elements and n.index in computed and n.index not in kept
-                if again and not n.is_mask and not n.is_whole and _cost(self._elements([n], kept).values()) >= _DEAR:
+                if (
+                    again
+                    and not n.is_mask
+                    and not n.is_whole
+                    and _cost(self._elements([n], kept).values()) >= _DEAR
+                ):
                     row = f"{self.names.scope().of(n)}_row"
                     while row in self.names.taken:
                         row += "_"
@@ -524,7 +529,11 @@ class _Kernel:
 
         def declare(name: str, op: str) -> str:
             kind = "Ints" if op in WHOLE_REDUCTIONS else "V"
-            return f"{kind} {name}[2] = {{{start[op]}, {start[op]}}};" if two else f"{kind} {name} = {start[op]};"
+            return (
+                f"{kind} {name}[2] = {{{start[op]}, {start[op]}}};"
+                if two
+                else f"{kind} {name} = {start[op]};"
+            )
 
         def joined(name: str, op: str) -> str:
             if not two:

@@ -638,7 +638,9 @@ class _RowKernel:
             for number, ops, prefix in (("C", _NUMBERS, ""), ("int64_t", WHOLE_REDUCTIONS, "whole_")):
                 most = max(self._reductions(k, op) for k in range(1, self.last + 1) for op in ops)
                 if most:
-                    out.append(f"  __shared__ RowScratch<{number}, kBlock, T, {most}{parts}> {prefix}scratch;")
+                    out.append(
+                        f"  __shared__ RowScratch<{number}, kBlock, T, {most}{parts}> {prefix}scratch;"
+                    )
                     out.append(f"  int {prefix}turn = 0;")
         if self.sums or self.kind == "runs":
             out.append("  let_next_kernel_begin();")
@@ -690,9 +692,7 @@ class _RowKernel:
             out.append("    if (base == rows.first) await_row<T, kBlock>();")
         known = {n.index: identifier(n.attr) for n in [*self.statistics, *self.scalars, *self.numbers]}
         known |= {n.index: f"C({identifier(n.attr)})" for n in self.statistics if self._is_integer(n)}
-        known |= {
-            index: identifier(n.attr) for index, n in self.integers.items() if not n.span & Span.COLS
-        }
+        known |= {index: identifier(n.attr) for index, n in self.integers.items() if not n.span & Span.COLS}
         known |= {n.index: f"C({'M' if n.attr == Span.ROWS else 'N'})" for n in self.nodes if n.op == "size"}
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)

@@ -7,7 +7,6 @@ torch raises where an element of a divisor is 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 

@@ -169,11 +169,24 @@ WHOLE = {
     torch.bool: "b8", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
 }  # fmt: skip
 # And their types in kernels.
-C_TYPES = {"b8": "uint8_t", "u8": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t"}
+C_TYPES = {
+    "b8": "uint8_t",
+    "u8": "uint8_t",
+    "i8": "int8_t",
+    "i16": "int16_t",
+    "i32": "int32_t",
+    "i64": "int64_t",
+}
 WHOLE_NAMES = {str(dtype).removeprefix("torch."): short for dtype, short in WHOLE.items()}
 STORED_NAMES = {**NARROW_NAMES, **WHOLE_NAMES}
 
-MASK_OPERANDS = {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,), "iwhere": (0,)}  # no others are masks
+MASK_OPERANDS = {
+    "and": (0, 1),
+    "or": (0, 1),
+    "not": (0,),
+    "where": (0,),
+    "iwhere": (0,),
+}  # no others are masks
 WHOLE_REDUCTIONS = ("isum", "iprod", "iamax", "iamin")
 REDUCTIONS = ("sum", "prod", "amax", "amin", *WHOLE_REDUCTIONS)
 # Beside these, pick(value, place) is the value in the column that an integer of the row names, and 0 if there is none.
@@ -342,9 +355,7 @@ def verify(graph: Graph) -> None:
                 and node.attr in (Span.ROWS, Span.COLS)
                 and bool(node.args[0].span & node.attr)
             )
-            ok = (
-                ok and not node.args[0].is_mask and node.args[0].is_whole == (node.op in WHOLE_REDUCTIONS)
-            )
+            ok = ok and not node.args[0].is_mask and node.args[0].is_whole == (node.op in WHOLE_REDUCTIONS)
         elif node.op == "pick":
             ok = len(node.args) == 2 and _is_number(node.args[0]) and _is_of_row(node.args[1])
         elif node.op in PRIMITIVES:

@@ -225,7 +225,9 @@ def _integer_math(low: _Lowering, node: torch.fx.Node, name: str, args: list[Any
     value, b = node.meta.get("val"), low.builder
     if not isinstance(value, torch.Tensor) or name in _VIEWS:
         return None
-    tensors = [a for a in args if isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
+    tensors = [
+        a for a in args if isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)
+    ]
     dtypes = [a.meta["val"].dtype for a in tensors]
     if name in integers.COMPARISONS:
         given = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in args]
@@ -242,10 +244,16 @@ def _integer_math(low: _Lowering, node: torch.fx.Node, name: str, args: list[Any
     if name in ("_to_copy", "_to", "convert_element_type", "copy"):
         source = args[1] if name == "copy" else args[0]
         before = source.meta["val"].dtype
-        if before.is_floating_point and dtype == torch.int8:  # as numbers of 8 bits are cast, within their range
+        if (
+            before.is_floating_point and dtype == torch.int8
+        ):  # as numbers of 8 bits are cast, within their range
             return None
         whole = low.whole(source)
-        return whole if not before.is_floating_point and integers.holds(dtype, before) else integers.wrapped(b, whole, dtype)
+        return (
+            whole
+            if not before.is_floating_point and integers.holds(dtype, before)
+            else integers.wrapped(b, whole, dtype)
+        )
     if name in integers.REDUCTIONS:
         axes = low.axes(args[0], args[1] if len(args) > 1 else None)
         return _reduce_integers(low, name, low.whole(args[0]), axes, dtype)

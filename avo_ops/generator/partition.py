@@ -65,7 +65,7 @@ def common_dtype(node: FxNode) -> torch.dtype | None:
         return value.dtype
     if value.dtype != torch.bool or name not in integers.COMPARISONS:
         return None
-    given = [_value(a) if isinstance(a, FxNode) else a for a in node.args]
+    given: list[Any] = [_value(a) if isinstance(a, FxNode) else a for a in node.args]
     given = [1 if isinstance(g, torch.SymInt) else g for g in given]
     if not all(isinstance(g, torch.Tensor | int | float) for g in given):
         return None
@@ -332,7 +332,7 @@ class _Partition:
         second = self.constants.get(second, second) if isinstance(second, FxNode) else second
         if name in integers.DIVISIONS and (not isinstance(second, int) or second == 0):
             return "it divides by integers that may be 0, which torch refuses"
-        if name == "pow" and (not isinstance(second, int) or second < 0 or not tensors[0] is node.args[0]):
+        if name == "pow" and (not isinstance(second, int) or second < 0 or tensors[0] is not node.args[0]):
             return "its exponent is no number that is known, 0 or more"
         return None
 
@@ -833,11 +833,11 @@ class _RegionBuilder:
         repeated = {n for n in region.loads if spans[n] == "N" and _value(n).dtype in INTEGERS}
         loads = sorted(region.loads, key=lambda n: (spans[n] != "MN", place[n]))
         if "MN" in spans.values():
-            spans |= {n: "MN" for n in repeated}
+            spans |= dict.fromkeys(repeated, "MN")
         if "MN" not in spans.values():
             loads.sort(key=lambda n: (-len(_varies(region.axes[n])), spans[n] != "M"))
             spans[loads[0]] = "MN"
-            spans |= {n: "MN" for n in repeated}
+            spans |= dict.fromkeys(repeated, "MN")
             loads.sort(key=lambda n: spans[n] != "MN")
         covered = {a for n in loads if spans[n] == "MN" for a in region.axes[n] if a is not None}
         operands = []
@@ -877,7 +877,9 @@ class _RegionBuilder:
             source=self.title,
             spans={o.name: o.span for o in operands if o.span != "MN"},
             integers=tuple(o.name for o in operands if o.dtype in INTEGERS and o.span == "M"),
-            narrow={o.name: (_name(o.dtype),) for o in operands if o.dtype in NARROW and o.dtype not in INTEGERS},
+            narrow={
+                o.name: (_name(o.dtype),) for o in operands if o.dtype in NARROW and o.dtype not in INTEGERS
+            },
             whole={
                 o.name: _name(o.dtype)
                 for o in operands
@@ -1020,7 +1022,10 @@ class _Program:
         for node in builder.region.members:
             line = self._line(node)
             self.index[node] = self._add(line)
-            if builder.is_integer(node) or _value(node).dtype == torch.bool:
+            if is_view(aten_name(node)):
+                source = node.all_input_nodes[0]
+                self.whole |= {node: self.whole[source]} if source in self.whole else {}
+            elif builder.is_integer(node) or _value(node).dtype == torch.bool:
                 self.whole[node] = _value(node).dtype
 
     def text(self) -> str:
@@ -1030,7 +1035,7 @@ class _Program:
         self.lines.append(line)
         return len(self.operands) + len(self.lines) - 1
 
-    def _as_integers(self, node: FxNode, dtype: torch.dtype) -> FxNode | Ref | Any:
+    def _as_integers(self, node: FxNode, dtype: torch.dtype) -> Any:
         """An operand in a dtype of integers, for of what has no dims torch's promotion depends on that."""
         if not _is_tensor(node) or node in self.builder.found.constants:
             return self._argument(node)

@@ -34,7 +34,7 @@ class Argument:
     """One argument of a schema. ``kind``: tensor, ints, int, float, str or mask.
 
     ``parts``: the operands that a packed tensor consists of. ``choices``: the values of a string, or the dtypes of a tensor that
-    has not that of the row operands, by which cases differ. ``exact``: of an integer or bool, its dtype, if math with it is torch's.
+    has not that of the row operands, by which cases differ. ``exact``: of integers or bools the dtype, if their math is torch's.
     """
 
     name: str
@@ -420,7 +420,12 @@ def _round_shared_results(b: Builder, joint: Graph, names: Sequence[str]) -> Gra
     for name in names:
         node = joint.results[name]
         others = [v for n, v in joint.results.items() if n in names and v is not node]
-        if node.span == Span.BOTH and node.op != "load" and not node.is_whole and any(n is node for n in walk(others)):
+        if (
+            node.span == Span.BOTH
+            and node.op != "load"
+            and not node.is_whole
+            and any(n is node for n in walk(others))
+        ):
             shared[node.index] = name
     if not shared:
         return joint
@@ -692,11 +697,7 @@ def make_plan(record: OpDef, differentiate: bool = True) -> Plan:
     for (_, grads), d in derived.items():
         pattern = _Pattern(
             {
-                **{
-                    g.name: (r in grads)
-                    for g, r in zip(grad_arguments, real, strict=True)
-                    if several
-                },
+                **{g.name: (r in grads) for g, r in zip(grad_arguments, real, strict=True) if several},
                 **d.pattern.present,
             },
             d.pattern.chosen,

@@ -11,19 +11,20 @@ from .ir import PRIMITIVES, Node, Span, uses
 # Words that an author may use as a variable or argument and that a kernel cannot: C++, and what the templates declare.
 _RESERVED = frozenset(
     """
-    A BlockBuffers BlockRows C Ints IntegersOfRow K M Max Min N P Product R RowBuffers RowPanel RowScratch RowSum RowTile Sum T V Vec W WholeTile
-    X a accuracy_t alignas aligned alignof and and_eq announce_row asm auto avo await_row base bf16 bitand bitor blockDim
-    blockIdx block_end body bool break buffer c c0 c_begin c_end case catch chain char chunk class clear
-    close_row col_begin col_end column compl compute_t concept const consteval constexpr constinit continue copy
-    count decltype default delete do double dynamic_cast else enum exists explicit export extern f16 f32 f64
-    false fetch finish_column first float for friend goto gridDim groups hamax hamin highest hprod hsum if inline int
-    int16_t int32_t int64_t int8_t j kAhead kBlock kLeastInteger kMostInteger kN kSumBlock kVector linux live load_element load_panel load_row load_stat long lowest mutable n
+    A BlockBuffers BlockRows C Ints IntegersOfRow K M Max Min N P Product R RowBuffers RowPanel RowScratch RowSum
+    RowTile Sum T V Vec W WholeTile X a accuracy_t alignas aligned alignof and and_eq announce_row asm auto avo
+    await_row base bf16 bitand bitor blockDim blockIdx block_end body bool break buffer c c0 c_begin c_end case
+    catch chain char chunk class clear close_row col_begin col_end column compl compute_t concept const consteval
+    constexpr constinit continue copy count decltype default delete do double dynamic_cast else enum exists
+    explicit export extern f16 f32 f64 false fetch finish_column first float for friend goto gridDim groups hamax
+    hamin highest hprod hsum if inline int int16_t int32_t int64_t int8_t j kAhead kBlock kLeastInteger
+    kMostInteger kN kSumBlock kVector linux live load_element load_panel load_row load_stat long lowest mutable n
     namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p panel part partial_row
     partials private protected public quiet_nan register requires return row row_begin row_end row_reduce rows
     scratch shared short signed sizeof starts_at_chunk static static_assert static_cast step store_panel
-    store_stat store_whole_number struct sweep sweep_pairs switch template this threadIdx throw tile total true try turn typedef
-    typeid typename uint8_t union unix unsigned using virtual void volatile wchar_t while whole widen write_partial xor
-    xor_eq zero_partial
+    store_stat store_whole_number struct sweep sweep_pairs switch template this threadIdx throw tile total true
+    try turn typedef typeid typename uint8_t union unix unsigned using virtual void volatile wchar_t while whole
+    widen write_partial xor xor_eq zero_partial
     """.split()  # noqa: SIM905
 )
 

@@ -206,9 +206,7 @@ def trace(
     anchor = fake((_ROWS, _COLS))
     rows, cols = anchor.shape
     inputs = [
-        fake(
-            shape_of(o.span, _ROWS, _COLS), o.exact or (torch.int64 if o.integer else torch.float64)
-        )
+        fake(shape_of(o.span, _ROWS, _COLS), o.exact or (torch.int64 if o.integer else torch.float64))
         for o in operands
     ]
     inputs += [fake(()) for _ in scalars]

@@ -124,7 +124,9 @@ def by_backward_op(
     results, width = len(op.returns), len(backward_op.returns)
     single = len(operator.forward.returns) == 1
     kept = len(operator.saved)
-    real = sum(r.dtype not in INTEGER_NAMES for r in op.returns)  # integers, which have no gradient, come last
+    real = sum(
+        r.dtype not in INTEGER_NAMES for r in op.returns
+    )  # integers, which have no gradient, come last
     extra, recompute = statistics_again(operator)
     if operator.detaches:
         kept_arguments = [i for kind, i in operator.saved if kind == "arg"]

@@ -147,8 +147,8 @@ template <int T, int P, int V, int kN, class Index = int> struct RowTile {
   }
 
 private:
-  // Elements of 8 bits and integers: a vector at once, or one by one where it does not start at a multiple of its size, or is not
-  // whole.
+  // Elements of 8 bits and integers: a vector at once, or one by one where it does not start at a multiple of its size,
+  // or is not whole.
   template <class X> AVO_INLINE void load_by_elements(Vec<X, V> (&v)[P], const X *__restrict__ row) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {

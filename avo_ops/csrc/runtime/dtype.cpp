@@ -15,7 +15,8 @@ const char *const kShortNames[kAllDtypes] = {"f32", "f16", "bf16", "f64", "i64",
 struct TorchCodes {
   int32_t of[kAllDtypes] = {aoti_torch_dtype_float32(),       aoti_torch_dtype_float16(), aoti_torch_dtype_bfloat16(),
                             aoti_torch_dtype_float64(),       aoti_torch_dtype_int64(),   aoti_torch_dtype_int32(),
-                            aoti_torch_dtype_float8_e4m3fn(), aoti_torch_dtype_int8(), aoti_torch_dtype_uint8(), aoti_torch_dtype_int16(), aoti_torch_dtype_bool()};
+                            aoti_torch_dtype_float8_e4m3fn(), aoti_torch_dtype_int8(),    aoti_torch_dtype_uint8(),
+                            aoti_torch_dtype_int16(),         aoti_torch_dtype_bool()};
 };
 
 const TorchCodes &codes() {

@@ -6,7 +6,7 @@
 //   unit NAME                                          the cubin of the variants that follow, up to the next unit
 //   variant X W|- SYMBOL MIN_N MAX_N N|chunks|odd|any BLOCK ROWS VEC COLS PERSIST CLUSTER SMEM     of the last family
 //   op NAME RULE RULE_ARG|-1 PRIMARY                   RULE: flat | last | trailing | dim | groups
-//   arg NAME tensor MN|N|M|1 OPTIONAL [integer | narrow DTYPE...]     OPTIONAL: 0 | 1; narrow: of dtypes that kernels keep
+//   arg NAME tensor MN|N|M|1 OPTIONAL [integer | narrow DTYPE...]     OPTIONAL: 0 | 1; narrow: that kernels keep
 //   arg NAME ints | int | mask LENGTH | str CHOICE... | float [NONE_F32 NONE_F64]
 //   return NAME MN|N|M OPTIONAL ARG...                 ARG: indices of the arguments to whose dtypes it promotes
 //   return NAME MN|N|M OPTIONAL is DTYPE | by ARG DTYPE...     its dtype; or one for each choice of a str
