@@ -295,7 +295,7 @@ def _calls(record: OpDef, m: int, n: int, kind_of_shape: type[Any]) -> list[dict
     for a in torch._C.parse_schema(f"avo::{record.name}{record.schema}").arguments:
         kind = str(a.type)
         shape: Any = kind_of_shape(record.shape_of(a.name, m, n))
-        if a.name in record.integers:
+        if a.name in record.of_integers:
             shape = Whole(shape, n)
         elif record.spans.get(a.name) == "1":
             shape = Scale(shape)

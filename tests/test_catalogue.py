@@ -335,7 +335,7 @@ def test_more_dims(name: str, device: str) -> None:
         }
         for shape in shapes:
             own = {
-                k: Whole((*shape[:-1], 1), v.high) if isinstance(v, Whole) else (*shape[:-1], v[-1])
+                k: Whole((*shape[:-1], v.shape[-1]), v.high) if isinstance(v, Whole) else (*shape[:-1], v[-1])
                 for k, v in whole.items()
             }
             cases.append({**call, **own})

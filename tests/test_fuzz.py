@@ -231,7 +231,7 @@ def build(record: OpDef, case: Case, device: str) -> Built | None:
             rounded = len(record.results) > 1 and a.name not in record.spans
             kind_of = case.values[0 if rounded else place]
             tensor = values(kind_of, given_shape, generator, rounded).to(case.dtypes[place])
-            if a.name in record.integers:
+            if a.name in record.of_integers:
                 most = max(math.prod(shape[d] for d in columns), 1)
                 tensor = torch.randint(most, given_shape, generator=generator)
             if a.name in record.narrow:

@@ -697,7 +697,8 @@ def test_what_is_saved(call):
     leaves = call.leaves(args)
     outputs = []
     saved = saved_tensors(lambda: outputs.append(call.of_tensors(args)(*leaves)) or outputs[-1])
-    known = {t.data_ptr() for t in (*leaves, *as_tuple(outputs[-1]))}
+    integers = [t for t in args if isinstance(t, torch.Tensor) and not real(t)]
+    known = {t.data_ptr() for t in (*leaves, *integers, *as_tuple(outputs[-1]))}
     size = max(t.numel() for t in leaves)
     assert all(t.data_ptr() in known or t.numel() < size or size == 1 for t in saved)
     assert {t.data_ptr() for t in saved} & known

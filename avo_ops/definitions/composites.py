@@ -52,6 +52,10 @@ def _reduced(name: str, values: Tensor, reduction: str, count: Any) -> Tensor:
     raise RuntimeError(f"{name}: reduction must be 'none', 'mean' or 'sum', but is '{reduction}'")
 
 
+# Losses up to this count are one row of a kernel, in one launch. Beyond it, one row is too little for a GPU.
+_ONE_ROW = 32768
+
+
 # ---- cross entropy ----------------------------------------------------------------------------------------------
 
 
@@ -90,6 +94,9 @@ def cross_entropy(
         label_smoothing,
         z_loss,
     ).squeeze(-1)
+    if reduction == "mean" and weight is None and losses.numel() <= _ONE_ROW:
+        mean = torch.ops.avo.mean_of_losses(losses.reshape(-1), target.long().reshape(-1), ignore_index)
+        return mean.squeeze(-1).to(x.dtype)
     count = None
     if reduction == "mean":
         valid = target != ignore_index

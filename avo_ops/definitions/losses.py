@@ -289,7 +289,30 @@ JSD_ROWS = _of_two(
     gradient=jsd_rows_gradient,
 )
 
+# ---- means of losses --------------------------------------------------------------------------------------------
+
+
+def mean_of_losses(x: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
+    counts = target != ignore_index
+    count = torch.where(counts, torch.ones_like(x), 0.0).sum(-1, keepdim=True)
+    return torch.where(counts, x, 0.0).sum(-1, keepdim=True) / count
+
+
+MEAN_OF_LOSSES = OpDef(
+    name="mean_of_losses",
+    schema="(Tensor x, Tensor target, int ignore_index=-100) -> Tensor",
+    definition=mean_of_losses,
+    columns=LAST,
+    formula="the mean of x over the elements of the last dim whose target is not ignore_index",
+    source="torch.nn.functional.cross_entropy with reduction='mean', of the losses without a reduction",
+    whole={"target": "int64"},
+    results=("mean",),
+    dtypes={"mean": "compute"},
+    packaged=False,
+    samples=(Sample(((40,), (40,))), Sample(((3, 33), (3, 33)), {"ignore_index": 1})),
+)
+
 CATALOGUE = (
     CROSS_ENTROPY_ROWS, MSE_LOSS_ROWS, HUBER_LOSS_ROWS, BINARY_CROSS_ENTROPY_WITH_LOGITS_ROWS, KL_DIV_ROWS,
-    JSD_ROWS,
+    JSD_ROWS, MEAN_OF_LOSSES,
 )  # fmt: skip

@@ -163,6 +163,11 @@ class OpDef:
         return {**self.narrow, **{name: (dtype,) for name, dtype in (self.whole or {}).items()}}
 
     @property
+    def of_integers(self) -> tuple[str, ...]:
+        """The tensor arguments of integers or bools."""
+        return (*self.integers, *(self.whole or {}))
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The names of the results, those of its parts for a packed one."""
         return tuple(name for r in self.results for name in self.parts.get(r, (r,)))

@@ -167,8 +167,12 @@ def statistics(op: Op, known: Sequence[str], names: Sequence[str]) -> Callable[.
     def run(args: Sequence[Any], results: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
         case = op.case(tuple(args))
         assert case is not None
-        # A tensor that is not at hand has the shape of any result of its span.
-        like = next((t for t, n in zip(results, known, strict=True) if by_name[n].span == "MN"), None)
+        # A tensor that is not at hand has the shape of any result or other argument of its span.
+        shaped = [t for t, n in zip(results, known, strict=True) if by_name[n].span == "MN"]
+        shaped += [args[i] for i in op.elements if args[i] is not None]
+        like = shaped[0] if shaped else None
+        if like is not None and not like.is_floating_point():
+            like = like.to(dtype)
         args = [like if v is None and i in op.elements else v for i, v in enumerate(args)]
         space = replace(space_of_tensors(op, args), dtype=dtype)
         expression = case.expression

@@ -29,6 +29,8 @@ AVO_HIDDEN extern const AvoKernelEntry kernels_kl_div_rows[];
 AVO_HIDDEN extern const int kernels_kl_div_rows_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_jsd_rows[];
 AVO_HIDDEN extern const int kernels_jsd_rows_count;
+AVO_HIDDEN extern const AvoKernelEntry kernels_mean_of_losses[];
+AVO_HIDDEN extern const int kernels_mean_of_losses_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_layer_norm[];
 AVO_HIDDEN extern const int kernels_layer_norm_count;
 AVO_HIDDEN extern const AvoKernelEntry kernels_rms_norm[];
@@ -103,6 +105,7 @@ extern "C" const AvoKernelEntry* AVO_PASTE(avo_cpu_kernels_, AVO_ISA_SUFFIX)(int
   at = gather(kernels_binary_cross_entropy_with_logits_rows, kernels_binary_cross_entropy_with_logits_rows_count, at);
   at = gather(kernels_kl_div_rows, kernels_kl_div_rows_count, at);
   at = gather(kernels_jsd_rows, kernels_jsd_rows_count, at);
+  at = gather(kernels_mean_of_losses, kernels_mean_of_losses_count, at);
   at = gather(kernels_layer_norm, kernels_layer_norm_count, at);
   at = gather(kernels_rms_norm, kernels_rms_norm_count, at);
   at = gather(kernels_l2_normalize, kernels_l2_normalize_count, at);
