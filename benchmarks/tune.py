@@ -60,13 +60,16 @@ def _resident(block: int, least: int = 256) -> list[int]:
     return [b for b in (1, 2, 3, 4, 5, 6, 8, 12, 16, 32) if least <= b * block <= 2048]
 
 
-def space(kind: str, n: int, vector: int, loads: int, columns: int, sums: int) -> Iterator[Tile]:
+def space(
+    kind: str, n: int, vector: int, loads: int, columns: int, sums: int, keeps: bool = False
+) -> Iterator[Tile]:
     """The tiles worth a try for rows of ``n``, of ``vector`` elements in 16 bytes.
 
-    ``loads``: operands of span (M, N) that a kernel reads, ``columns``: those of span (N), ``sums``: over the rows.
-    What would need far more registers than its blocks leave a thread is left out.
+    ``loads``: operands of span (M, N) that a kernel reads, ``columns``: those of span (N), ``sums``: over the rows,
+    ``keeps``: whether a tile may keep values between its passes. A ``vector`` of one is of rows that are no whole number of
+    chunks, treated an element at a time. What would need far more registers than its blocks leave a thread is left out.
     """
-    chunks = -(-n // vector)
+    chunks, most = -(-n // vector), 8 if vector > 1 else 17
     if kind == "flat":
         for threads in (64, 128, 256, 512):
             yield from (Tile(threads, 1, threads, b, 0) for b in _resident(threads, 512))
@@ -78,23 +81,21 @@ def space(kind: str, n: int, vector: int, loads: int, columns: int, sums: int) -
     elif kind == "row":
         for threads, rows in itertools.product(_powers(8, 1024), (1, 2, 4, 8, 16)):
             vectors, block = -(-chunks // threads), threads * rows
-            if not 64 <= block <= 1024 or vectors > 8:
+            if not 64 <= block <= 1024 or vectors > most:
                 continue
             for b in _resident(block):
                 for persist in (b,) if sums else (0, b):
                     tile = Tile(threads, vectors, block, b, threads * vectors * vector, persist)
-                    if _registers(tile, vector, loads, columns, sums) <= 65536 // (block * b):
-                        yield tile
+                    yield from _that_fit(tile, vector, loads, columns, sums, keeps)
     elif kind == "cluster":
         for blocks, block, b in itertools.product((2, 4, 8, 16), (128, 256, 512, 1024), (1, 2, 3, 4)):
             vectors = -(-chunks // (blocks * block))
             # The last block of a cluster must have something to do.
-            if vectors > 8 or block * b > 2048 or (blocks - 1) * block * vectors >= chunks:
+            if vectors > most or block * b > 2048 or (blocks - 1) * block * vectors >= chunks:
                 continue
             for persist in (b,) if sums else (0, b):
                 tile = Tile(blocks * block, vectors, block, b, blocks * block * vectors * vector, persist)
-                if _registers(tile, vector, loads, columns, sums) <= 65536 // (block * b):
-                    yield tile
+                yield from _that_fit(tile, vector, loads, columns, sums, keeps)
     elif kind == "column":
         for threads, block, vectors in itertools.product((16, 32, 64), (128, 256, 512), (1, 2)):
             yield from (Tile(threads, vectors, block, b, 0, b) for b in _resident(block, 512))
@@ -105,10 +106,18 @@ def space(kind: str, n: int, vector: int, loads: int, columns: int, sums: int) -
                     yield Tile(block, vectors, block, b, 0)
 
 
+def _that_fit(tile: Tile, vector: int, loads: int, columns: int, sums: int, keeps: bool) -> Iterator[Tile]:
+    """The tile, and that with values kept, where the registers may hold it."""
+    for one in (tile, dataclasses.replace(tile, keep=True)) if keeps else (tile,):
+        if _registers(one, vector, loads, columns, sums) <= 65536 // (one.block * one.min_blocks):
+            yield one
+
+
 def _registers(tile: Tile, vector: int, loads: int, columns: int, sums: int) -> int:
     """A low guess of the registers of a thread: packed vectors, sums in float32, addresses."""
     ahead = 2 if tile.ahead else 1
-    held = 4 * (loads * ahead + (columns if tile.ahead else 0)) + vector * sums
+    packed = 4 if vector > 1 else 1
+    held = packed * (loads * ahead + (columns if tile.ahead else 0)) + vector * (sums + tile.keep)
     return int(0.75 * tile.vectors * held) + 20
 
 
@@ -124,11 +133,13 @@ class Candidate:
     kind: str
     tile: Tile
     exact: bool  # compiled for this width alone
+    odd: bool = False  # an element at a time
 
     @property
     def key(self) -> str:
         t = self.tile
-        exact = " exact" if self.exact else ""
+        options = {"keep": t.keep, "exact": self.exact, "odd": self.odd}
+        exact = "".join(f" {name}" for name, there in options.items() if there)
         return (
             f"{self.kind} {t.threads}x{t.vectors} block {t.block} min {t.min_blocks} persist {t.persist}{exact}"
             f" ({self.alternative}.{self.step})"
@@ -183,13 +194,19 @@ class Problem:
                 later |= {step["family"]} if s else set()
                 kind = _kind(family, rows)
                 spans = [self._span(p[1]) for p in step["params"] if p[0] == "ptr"]
+                keeps = "bool kKeep" in (build.generated_folder() / family["source"]).read_text()
                 loads, columns = spans.count("MN"), spans.count("N")
                 mine = [
                     Candidate(a, s, kind, tile, e)
-                    for tile in space(kind, n, vector, loads, columns, family["sums"])
+                    for tile in space(kind, n, vector, loads, columns, family["sums"], keeps)
                     for e in exact
                     if not e or (kind in ("row", "cluster") and n % vector == 0)
                 ]
+                if kind in ("row", "cluster") and n % vector:
+                    mine += [
+                        Candidate(a, s, kind, tile, exact=False, odd=True)
+                        for tile in space(kind, n, 1, loads, columns, family["sums"], keeps)
+                    ]
                 stride = len(mine) / limit if limit and limit < len(mine) else 1
                 found += [mine[int(i * stride)] for i in range(min(len(mine), limit or len(mine)))]
         return found
@@ -214,7 +231,8 @@ class Problem:
         x, _, w = pair.partition(",")
         tile = candidate.tile
         whole = candidate.kind in ("row", "cluster") and n % (16 // DTYPES[self.dtype].itemsize) == 0
-        widths = (n, n, n) if candidate.exact else (1, tile.max_n, "chunks" if whole else None)
+        kind_of_width = "odd" if candidate.odd else "chunks" if whole else None
+        widths = (n, n, n) if candidate.exact else (1, tile.max_n, kind_of_width)
         if candidate.exact:
             tile = dataclasses.replace(tile, max_n=n)
         row = variant(name, candidate.kind, x, w or None, tile, *widths)
@@ -226,7 +244,8 @@ class Problem:
         alternative = dict(case["cuda"][candidate.alternative])
         steps = [dict(s) for s in alternative["steps"]]
         steps[candidate.step]["family"] = name
-        cuda = [{**alternative, "limit": None, "steps": steps}]
+        when = alternative["when"] if alternative["when"] == "flat" else "rows"
+        cuda = [{**alternative, "when": when, "limit": None, "steps": steps}]
         ops = next(o["ops"] for o in plan["operators"] if o["name"] == self.workload.record.name)
         op = next(o for o in ops if o["name"] == self.op.name)
         op_name = f"{self.op.name}_{name}"

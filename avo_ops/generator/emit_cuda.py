@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -421,8 +421,10 @@ def variant(
     )
     dtypes = [x, w] if w else [x]
     told = [tile.block, tile.min_blocks, *dtypes, tile.threads, tile.vectors, known, str(tile.ahead).lower()]
-    if tile.parts > 1:
+    if tile.parts > 1 or tile.keep:
         told.append(tile.parts)
+    if tile.keep:
+        told.append("true")
     arguments = ", ".join(map(str, told))
     symbol = symbol_of(name, arguments)
     return {
@@ -486,7 +488,8 @@ class _RowKernel:
     def __init__(self, record: OpDef, name: str, graph: Graph, kind: str) -> None:
         self.record, self.name, self.graph, self.kind = record, name, graph, kind
         self.nodes = graph.nodes()
-        self.online = online_sums(self.nodes) if kind == "loop" else {}
+        self.centred = online_sums(self.nodes)
+        self.online = self.centred if kind == "loop" else {}
         self.phase = online_phases(self.nodes, self.online) if kind == "loop" else merged_phases(graph)
         self.last = max(self.phase.values(), default=0)
         loads = [n for n in self.nodes if n.op == "load"]
@@ -512,6 +515,8 @@ class _RowKernel:
         # Of those of a row the ones that are column operands elsewhere.
         self.run_loads = [n for n in self.statistics if kind == "runs" and record.spans.get(n.attr) == "N"]
         self.joined = joined(graph) if kind == "row" else []
+        self.kept = self._dear() if self.spreads else {}
+        self.places: dict[int, str] = {}  # of those kept so far
         self.names = Names({f"{n.attr}_vec" for n in [*loads, *self.joined]})
         for n in [*loads, *self.scalars]:
             self.names.reserve(identifier(n.attr))
@@ -578,10 +583,36 @@ class _RowKernel:
             *_parameters(self.name, names, self.declared),
             "namespace avo {",
             "",
-            f"template <int kBlock, {typenames}, int T, int P, int kN, bool kAhead{', int kParts = 1' if self.spreads else ''}>",
+            f"template <int kBlock, {typenames}, int T, int P, int kN, bool kAhead{self._options()}>",
             f"AVO_INLINE void {self.name}(AVO_PARAMETERS({names}, T)) {{",
         ]
         return "\n".join([*head, *self._body(), "}", "", "} // namespace avo", ""])
+
+    def _options(self) -> str:
+        """Template parameters that the kernels of some graphs have."""
+        return (", int kParts = 1" if self.spreads else "") + (", bool kKeep = false" if self.kept else "")
+
+    def _dear(self) -> dict[int, tuple[Node, int]]:
+        """Values of elements, dear to compute, that a reduction needs and a later pass again, and the first pass of each.
+
+        A tile may keep them in registers.
+        """
+        first: dict[int, int] = {}
+        found: dict[int, tuple[Node, int]] = {}
+        for k in range(1, self.last + 2):
+            todo = self._roots(k)
+            seen: set[int] = set()
+            while todo:
+                n = todo.pop()
+                if n.index in seen or not n.span & Span.COLS:
+                    continue
+                seen.add(n.index)
+                if n.op in PRIMITIVES and PRIMITIVES[n.op].approximate:
+                    if first.setdefault(n.index, k) < k:
+                        found[n.index] = n, first[n.index]
+                        continue  # what it is made of is not needed again
+                todo += n.args
+        return found
 
     def _headers(self) -> list[str]:
         """What is included beside avo.cuh."""
@@ -943,9 +974,22 @@ class _RowKernel:
             bool(self.sums) or any(self._reads(k, load) for k in range(1, self.last + 1))
         )
 
-    def _element_body(self, k: int, known: dict[int, str]) -> Body:
+    def _element_body(self, k: int, known: dict[int, str], summands: Collection[int] = ()) -> Body:
+        """``summands``: exponentials that are summed alone, and to 1 or more."""
+
+        def spell(node: Node) -> str | None:
+            if node.index in summands:
+                return f"m_exp_summand<A{', kKeep' if node.index in self.kept else ''}>({{0}})"
+            return self._spell(node)
+
         spelled = self._element(k, known)
-        return Body(self.names.scope(), spelled, "const C", approximate="<A>", spell=self._spell)
+        kept, again = (
+            {i: f"{place}[p][j]" for i, place in self.places.items() if (self.kept[i][1] < k) == before}
+            for before in (False, True)
+        )
+        return Body(
+            self.names.scope(), spelled, "const C", approximate="<A>", spell=spell, kept=kept, again=again
+        )
 
     def _element(self, k: int, known: dict[int, str]) -> dict[int, str]:
         """Spellings of the operands inside an element of pass k."""
@@ -996,6 +1040,10 @@ class _RowKernel:
         name = {n.index: self.names.of(n) for n in nodes}
         spelled = {n.index: f"{name[n.index]}.total" if n.op == "sum" else name[n.index] for n in nodes}
         out = [f"    {start[n.op].format(name[n.index])}" for n in nodes]
+        for index, (n, first) in self.kept.items():
+            if first == k:
+                self.places[index] = self.names.free(f"{n.name or n.op}_kept")
+                out.append(f"    C {self.places[index]}[P][V] = {{}};")
         online: dict[Node, list[Node]] = {}  # by the maximum
         for n in nodes:
             if n.index in self.online:
@@ -1028,20 +1076,45 @@ class _RowKernel:
 
     def _each(self, nodes: Sequence[Node], name: Mapping[int, str], known: dict[int, str]) -> list[str]:
         """What some reductions of one phase take of each element of the tile."""
+        extremes = {"amax": "Max", "amin": "Min"}
+        plain = [n for n in nodes if n.op in extremes and self._is_plain(n.args[0])]
+        out = [f"extreme<{extremes[n.op]}>(tile, {n.args[0].attr}_vec, {name[n.index]});" for n in plain]
+        nodes = [n for n in nodes if n not in plain]
+        if not nodes:
+            return out
         step = {
             "sum": "{0}.{1}({2}, j, whole);", "prod": "{0} *= {2};",
             "amax": "{0} = m_max({0}, {2});", "amin": "{0} = m_min({0}, {2});",
             **{op: f"{{0}} = {function}({{0}}, {{2}});" for op, (_, function) in _WHOLE.items()},
         }  # fmt: skip
         summands = [summand(n, known) for n in nodes]
-        lines, values = self._element_body(self.phase[nodes[0].index], known).emit(itertools.chain(*summands))
+        phase = self.phase[nodes[0].index]
+        lines, values = self._element_body(phase, known, self._only_summed(phase)).emit(
+            itertools.chain(*summands)
+        )
         inner, value = [*lines], iter(values)
         for n, parts in zip(nodes, summands, strict=True):
             add = "add" if len(parts) == 1 else "add_product"
             of = ", ".join(itertools.islice(value, len(parts)))
             inner.append(step[n.op].format(name[n.index], add, of))
         whole = ", bool whole" if any(n.op == "sum" for n in nodes) else ", bool"
-        return [f"tile.each([&](int p, int j{whole}) {{", *(f"  {line}" for line in inner), "});"]
+        return [*out, f"tile.each([&](int p, int j{whole}) {{", *(f"  {line}" for line in inner), "});"]
+
+    def _is_plain(self, value: Node) -> bool:
+        """Whether it is an operand of the row as it is stored, in the dtype of the row."""
+        return value.op == "load" and value.span == Span.BOTH and self._stored(value.attr) == "X"
+
+    def _only_summed(self, k: int) -> set[int]:
+        """Values of which pass k takes the sum, one that is 1 at least, and nothing else."""
+        roots = self._roots(k)
+        inside = {a.index for n in self._element_nodes(roots) for a in n.args}
+        sums = [n for n in self.nodes if n.index in self.centred and self.phase[n.index] == k]
+        others = [
+            n.args[0].index
+            for n in self.nodes
+            if n.is_reduction and n.attr == Span.COLS and self.phase[n.index] == k and n not in sums
+        ]
+        return {n.args[0].index for n in sums} - inside - {*others}
 
     def _last_pass(self, known: dict[int, str], indent: str) -> list[str]:
         """Results of the row's size and the accumulation of the column sums."""

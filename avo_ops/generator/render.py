@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .ir import PRIMITIVES, Node, Span, uses
@@ -16,8 +16,8 @@ _RESERVED = frozenset(
     await_row base bf16 bitand bitor blockDim blockIdx block_end body bool break buffer c c0 c_begin c_end case
     catch chain char chunk class clear close_row col_begin col_end column compl compute_t concept const consteval
     constexpr constinit continue copy count decltype default delete do double dynamic_cast else enum exists
-    explicit export extern f16 f32 f64 false fetch finish_column first float for friend goto gridDim groups hamax
-    hamin highest hprod hsum if inline int int16_t int32_t int64_t int8_t j kAhead kBlock kLeastInteger
+    explicit export extern extreme f16 f32 f64 false fetch finish_column first float for friend goto gridDim groups hamax
+    hamin highest hprod hsum if inline int int16_t int32_t int64_t int8_t j kAhead kBlock kKeep kLeastInteger
     kMostInteger kN kSumBlock kVector linux live load_element load_panel load_row load_stat long lowest mutable n
     namespace narrow new noexcept not not_eq nullptr open_row operator or or_eq out own p panel part partial_row
     partials private protected public quiet_nan register requires return row row_begin row_end row_reduce rows
@@ -105,6 +105,10 @@ class Body:
     element: bool = True
     keep: frozenset[int] | set[int] = frozenset()  # roots that the caller names itself
     approximate: str = ""  # follows the name of a function that has an accuracy
+    kept: Mapping[int, str] = field(
+        default_factory=dict
+    )  # where values are to be kept for later passes, if any are
+    again: Mapping[int, str] = field(default_factory=dict)  # where an earlier pass kept values
     spell: Callable[[Node], str | None] | None = (
         None  # another spelling than the primitive's, where it is not None
     )
@@ -116,11 +120,15 @@ class Body:
         lines: list[str] = []
         known = dict(self.known)
         for node in self._order(roots):
-            if node.index not in self.keep and (count[node.index] > 1 or node.name is not None):
+            kept, again = self.kept.get(node.index), self.again.get(node.index)
+            shared = count[node.index] > 1 or node.name is not None or kept or again
+            if node.index not in self.keep and shared:
                 text, _ = self._expression(node, known)
+                text = f"kKeep ? {again} : {text}" if again else text
                 name = self.names.of(node)
                 kind = "const auto" if node.is_mask or node.is_whole else self.declare
                 lines.append(f"{kind} {name} = {text};")
+                lines += [f"if constexpr (kKeep) {kept} = {name};"] if kept else []
                 known[node.index] = name
         return lines, [self._expression(r, known)[0] for r in roots]
 
@@ -173,7 +181,7 @@ class Body:
             in_call = primitive.precedence == 9
             parts.append(text if in_call or precedence >= needs else f"({text})")
         spelling = spelling or primitive.spelling
-        if primitive.approximate:
+        if primitive.approximate and "<" not in spelling:
             spelling = spelling.replace("(", f"{self.approximate}(", 1)
         return spelling.format(*parts), primitive.precedence
 

@@ -75,6 +75,7 @@ class Tile:
     max_n: int
     persist: int = 0  # blocks an SM of a persistent grid; 0: one pass
     parts: int = 1  # threads that share what is one thread's in the map of the row
+    keep: bool = False  # whether values that are dear to compute stay in registers for a later pass
 
     @property
     def ahead(self) -> bool:
@@ -197,7 +198,7 @@ def spread(tile: Tile) -> Tile | None:
         return None
     block = max(128, threads)
     blocks = 1024 // block
-    return Tile(threads, 1, block, blocks, tile.max_n, persist=blocks, parts=tile.vectors)
+    return Tile(threads, 1, block, blocks, tile.max_n, persist=blocks, parts=tile.vectors, keep=tile.keep)
 
 
 def _resident(features: Features, vectors: int, block: int, item: int, column_item: int) -> int:
@@ -344,4 +345,4 @@ def runs_ladder(item: int) -> tuple[Tile, ...]:
 def exact_tile(tile: Tile, width: int, item: int) -> Tile:
     """The tile of a kernel for one width: the same map, with no vector more than the width needs."""
     vectors = -(-width // (tile.threads * (16 // item)))
-    return Tile(tile.threads, vectors, tile.block, tile.min_blocks, width, tile.persist)
+    return replace(tile, vectors=vectors, max_n=width)

@@ -59,15 +59,13 @@ AVO_INLINE void cross_entropy_rows_forward(AVO_PARAMETERS(X, T)) {
       t3 = C(widen(x_ptr[row * x_stride + target]));
     }
     C largest = lowest<C>();
-    tile.each([&](int p, int j, bool) {
-      largest = m_max(largest, x_vec[p][j]);
-    });
+    extreme<Max>(tile, x_vec, largest);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
     const C of_target = t3 - largest;
     RowSum<C, V> t4;
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
-      const C exponential = m_exp<A>(centred);
+      const C exponential = m_exp_summand<A>(centred);
       t4.add(exponential, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t4.total);

@@ -45,14 +45,12 @@ AVO_INLINE void cross_entropy_rows_forward_weight_loop(AVO_PARAMETERS(X, W, T)) 
       else
         clear(x_vec);
       const C largest_before = largest;
-      tile.each([&](int p, int j, bool) {
-        largest = m_max(largest, x_vec[p][j]);
-      });
+      extreme<Max>(tile, x_vec, largest);
       const C largest_here = largest == lowest<C>() ? C(0) : largest;
       t5.total *= m_exp<A>(largest_before - largest_here);
       tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest_here;
-        const C exponential = m_exp<A>(centred);
+        const C exponential = m_exp_summand<A>(centred);
         t5.add(exponential, j, whole);
       });
     }

@@ -63,9 +63,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
     }
     const C share = label_smoothing / C(N);
     C largest = lowest<C>();
-    tile.each([&](int p, int j, bool) {
-      largest = m_max(largest, x_vec[p][j]);
-    });
+    extreme<Max>(tile, x_vec, largest);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
     const C of_target = t4 - largest;
     RowSum<C, V> t6;
@@ -73,7 +71,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
     RowSum<C, V> sum_weighted;
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
-      const C exponential = m_exp<A>(centred);
+      const C exponential = m_exp_summand<A>(centred);
       t6.add(exponential, j, whole);
       sum_weight.add(weight_vec[p][j], j, whole);
       sum_weighted.add_product(weight_vec[p][j], centred, j, whole);

@@ -50,15 +50,15 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes_loop(AVO_PARAMETERS(X, W, 
       Vec<W, V> weight_vec[P];
       tile.load_columns(weight_vec, weight_ptr);
       const C largest_before = largest;
+      extreme<Max>(tile, x_vec, largest);
       tile.each([&](int p, int j, bool whole) {
-        largest = m_max(largest, x_vec[p][j]);
         sum_weight.add(weight_vec[p][j], j, whole);
       });
       const C largest_here = largest == lowest<C>() ? C(0) : largest;
       t6.total *= m_exp<A>(largest_before - largest_here);
       tile.each([&](int p, int j, bool whole) {
         const C centred = x_vec[p][j] - largest_here;
-        const C exponential = m_exp<A>(centred);
+        const C exponential = m_exp_summand<A>(centred);
         t6.add(exponential, j, whole);
       });
     }

@@ -57,16 +57,14 @@ AVO_INLINE void cross_entropy_rows_forward_yes(AVO_PARAMETERS(X, T)) {
     }
     const C share = label_smoothing / C(N);
     C largest = lowest<C>();
-    tile.each([&](int p, int j, bool) {
-      largest = m_max(largest, x_vec[p][j]);
-    });
+    extreme<Max>(tile, x_vec, largest);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
     const C of_target_ = t3 - largest;
     RowSum<C, V> t4;
     RowSum<C, V> sum_centred;
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - largest;
-      const C exponential = m_exp<A>(centred);
+      const C exponential = m_exp_summand<A>(centred);
       t4.add(exponential, j, whole);
       sum_centred.add(centred, j, whole);
     });

@@ -11,7 +11,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void gated_rms_norm_backward_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
@@ -54,9 +54,12 @@ AVO_INLINE void gated_rms_norm_backward_to_x(AVO_PARAMETERS(X, W, T)) {
     }
     if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
+    C x_sigmoid_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
       const C y = x_vec[p][j] * rstd;
-      t1.add_product(y, weight_vec[p][j] * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j]), j, whole);
+      const C t2 = m_x_sigmoid<A>(gate_vec[p][j]);
+      if constexpr (kKeep) x_sigmoid_kept[p][j] = t2;
+      t1.add_product(y, weight_vec[p][j] * (t2 * grad_vec[p][j]), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = rstd * (-t1.total / C(N));
@@ -67,7 +70,8 @@ AVO_INLINE void gated_rms_norm_backward_to_x(AVO_PARAMETERS(X, W, T)) {
 #pragma unroll
       for (int j = 0; j < V; ++j) {
         const C y = x_vec[p][j] * rstd;
-        grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * (m_x_sigmoid<A>(gate_vec[p][j]) * grad_vec[p][j])));
+        const C t3 = kKeep ? x_sigmoid_kept[p][j] : m_x_sigmoid<A>(gate_vec[p][j]);
+        grad_x_out[j] = m_fma(y, t2, rstd * (weight_vec[p][j] * (t3 * grad_vec[p][j])));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -10,7 +10,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void gated_rms_norm_forward_gate_first(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
@@ -46,9 +46,12 @@ AVO_INLINE void gated_rms_norm_forward_gate_first(AVO_PARAMETERS(X, W, T)) {
     }
     if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
+    C x_sigmoid_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
-      const C t2 = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]);
-      t1.add_product(t2, t2, j, whole);
+      const C t2 = m_x_sigmoid<A>(gate_vec[p][j]);
+      if constexpr (kKeep) x_sigmoid_kept[p][j] = t2;
+      const C t3 = x_vec[p][j] * t2;
+      t1.add_product(t3, t3, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
@@ -60,7 +63,8 @@ AVO_INLINE void gated_rms_norm_forward_gate_first(AVO_PARAMETERS(X, W, T)) {
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C y = x_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]) * rstd;
+        const C t2 = kKeep ? x_sigmoid_kept[p][j] : m_x_sigmoid<A>(gate_vec[p][j]);
+        const C y = x_vec[p][j] * t2 * rstd;
         const C y_ = weight_vec[kAhead ? p : 0][j] * y;
         y_out[j] = y_;
       }

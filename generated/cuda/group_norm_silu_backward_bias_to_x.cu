@@ -12,7 +12,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
@@ -63,16 +63,21 @@ AVO_INLINE void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS(X, W, T)) {
     RowSum<C, V> t2;
     RowSum<C, V> t3;
     RowSum<C, V> t4;
+    C sigmoid_rest_kept[P][V] = {};
+    C sigmoid_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - mean;
       const C y = rstd * (centred - residue);
       const C y_ = bias_vec[p][j] + y;
       const C t5 = m_sigmoid<A>(y_);
-      const C t6 = t5 * m_sigmoid_rest<A>(y_, t5);
-      const C t7 = y_ * grad_vec[p][j];
+      if constexpr (kKeep) sigmoid_kept[p][j] = t5;
+      const C t6 = m_sigmoid_rest<A>(y_, t5);
+      if constexpr (kKeep) sigmoid_rest_kept[p][j] = t6;
+      const C t7 = t5 * t6;
+      const C t8 = y_ * grad_vec[p][j];
       t2.add_product(t5, grad_vec[p][j], j, whole);
-      t3.add_product(t6, t7, j, whole);
-      t4.add_product(y, t5 * grad_vec[p][j] + t6 * t7, j, whole);
+      t3.add_product(t7, t8, j, whole);
+      t4.add_product(y, t5 * grad_vec[p][j] + t7 * t8, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t2.total, t3.total, t4.total);
     const C t5 = m_fma(t1, t2.total, -(rstd * t3.total)) / C(N);
@@ -86,8 +91,9 @@ AVO_INLINE void group_norm_silu_backward_bias_to_x(AVO_PARAMETERS(X, W, T)) {
         const C centred = x_vec[p][j] - mean;
         const C y = rstd * (centred - residue);
         const C y_ = bias_vec[p][j] + y;
-        const C t7 = m_sigmoid<A>(y_);
-        grad_x_out[j] = t5 + m_fma(t6, rstd * centred, rstd * (t7 * grad_vec[p][j] + t7 * m_sigmoid_rest<A>(y_, t7) * (y_ * grad_vec[p][j])));
+        const C t7 = kKeep ? sigmoid_kept[p][j] : m_sigmoid<A>(y_);
+        const C t8 = kKeep ? sigmoid_rest_kept[p][j] : m_sigmoid_rest<A>(y_, t7);
+        grad_x_out[j] = t5 + m_fma(t6, rstd * centred, rstd * (t7 * grad_vec[p][j] + t7 * t8 * (y_ * grad_vec[p][j])));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -12,7 +12,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, class W, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS(X, W, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X, W>;
@@ -63,14 +63,19 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS(X, W, T
     if (base == rows.first) await_row<T, kBlock>();
     RowSum<C, V> t1;
     RowSum<C, V> t2;
+    C sigmoid_kept[P][V] = {};
+    C sigmoid_rest_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
       const C centred = x_vec[p][j] - mean;
       const C y = rstd * (centred - residue);
       const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
       const C t3 = m_sigmoid<A>(y_);
-      const C t4 = m_fma(t3 * m_sigmoid_rest<A>(y_, t3), grad_vec[p][j] * y_, grad_vec[p][j] * t3);
-      t1.add_product(weight_vec[p][j], t4, j, whole);
-      t2.add_product(y, weight_vec[p][j] * t4, j, whole);
+      if constexpr (kKeep) sigmoid_kept[p][j] = t3;
+      const C t4 = m_sigmoid_rest<A>(y_, t3);
+      if constexpr (kKeep) sigmoid_rest_kept[p][j] = t4;
+      const C t5 = m_fma(t3 * t4, grad_vec[p][j] * y_, grad_vec[p][j] * t3);
+      t1.add_product(weight_vec[p][j], t5, j, whole);
+      t2.add_product(y, weight_vec[p][j] * t5, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total, t2.total);
     const C t3 = -(rstd * t1.total) / C(N);
@@ -84,8 +89,9 @@ AVO_INLINE void group_norm_silu_backward_weight_bias_to_x(AVO_PARAMETERS(X, W, T
         const C centred = x_vec[p][j] - mean;
         const C y = rstd * (centred - residue);
         const C y_ = m_fma(weight_vec[p][j], y, bias_vec[p][j]);
-        const C t5 = m_sigmoid<A>(y_);
-        grad_x_out[j] = t3 + m_fma(rstd * centred, t4, rstd * (weight_vec[p][j] * m_fma(t5 * m_sigmoid_rest<A>(y_, t5), grad_vec[p][j] * y_, grad_vec[p][j] * t5)));
+        const C t5 = kKeep ? sigmoid_kept[p][j] : m_sigmoid<A>(y_);
+        const C t6 = kKeep ? sigmoid_rest_kept[p][j] : m_sigmoid_rest<A>(y_, t5);
+        grad_x_out[j] = t3 + m_fma(rstd * centred, t4, rstd * (weight_vec[p][j] * m_fma(t5 * t6, grad_vec[p][j] * y_, grad_vec[p][j] * t5)));
       }
       tile.store(grad_x_ptr + row * grad_x_stride, p, grad_x_out, live);
     }

@@ -43,14 +43,12 @@ AVO_INLINE void log_softmax_forward(AVO_PARAMETERS(X, T)) {
     }
     if (base == rows.first) await_row<T, kBlock>();
     C max_x = lowest<C>();
-    tile.each([&](int p, int j, bool) {
-      max_x = m_max(max_x, x_vec[p][j]);
-    });
+    extreme<Max>(tile, x_vec, max_x);
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C shifted = x_vec[p][j] - max_x;
-      t1.add(m_exp<A>(shifted), j, whole);
+      t1.add(m_exp_summand<A>(shifted), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
     const C t2 = m_log(t1.total);

@@ -10,7 +10,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
@@ -56,10 +56,12 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_score);
     RowSum<C, V> sum_shifted;
+    C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
       const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
       const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
-      const C shifted = m_exp<A>(score_ - max_score);
+      const C shifted = m_exp_summand<A, kKeep>(score_ - max_score);
+      if constexpr (kKeep) shifted_kept[p][j] = shifted;
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
@@ -72,7 +74,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last(AVO_PARAMETERS
       for (int j = 0; j < V; ++j) {
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
-        const C shifted = m_exp<A>(score_ - max_score);
+        const C shifted = kKeep ? shifted_kept[p][j] : m_exp<A>(score_ - max_score);
         y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

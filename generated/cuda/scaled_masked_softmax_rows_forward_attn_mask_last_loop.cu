@@ -48,7 +48,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_attn_mask_last_loop(AVO_PARAM
       tile.each([&](int p, int j, bool whole) {
         const C score = m_fma(x_vec[p][j], scale, attn_mask_vec[p][j]);
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
-        const C shifted = m_exp<A>(score_ - max_score_here);
+        const C shifted = m_exp_summand<A>(score_ - max_score_here);
         sum_shifted.add(shifted, j, whole);
       });
     }

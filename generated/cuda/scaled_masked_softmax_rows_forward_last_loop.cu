@@ -42,7 +42,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_last_loop(AVO_PARAMETERS(X, T
       tile.each([&](int p, int j, bool whole) {
         const C score = x_vec[p][j] * scale;
         const C score_ = m_where(tile.at(p, j) <= tile.place(last), score, lowest<C>());
-        const C shifted = m_exp<A>(score_ - max_score_here);
+        const C shifted = m_exp_summand<A>(score_ - max_score_here);
         sum_shifted.add(shifted, j, whole);
       });
     }

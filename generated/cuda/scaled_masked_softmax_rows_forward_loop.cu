@@ -39,7 +39,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward_loop(AVO_PARAMETERS(X, T)) {
       sum_shifted.total *= m_exp<A>(max_score_before - max_score_here);
       tile.each([&](int p, int j, bool whole) {
         const C score = x_vec[p][j] * scale;
-        const C shifted = m_exp<A>(score - max_score_here);
+        const C shifted = m_exp_summand<A>(score - max_score_here);
         sum_shifted.add(shifted, j, whole);
       });
     }

@@ -12,7 +12,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
@@ -45,13 +45,19 @@ AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
     if (base == rows.first) await_row<T, kBlock>();
     const C t1 = m_recip(cap);
     C t2 = lowest<C>();
+    C quotient_kept[P][V] = {};
     tile.each([&](int p, int j, bool) {
-      t2 = m_max(t2, cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)));
+      const C t3 = m_quotient<A>(x_vec[p][j], cap, t1);
+      if constexpr (kKeep) quotient_kept[p][j] = t3;
+      t2 = m_max(t2, cap * m_tanh(t3));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
     RowSum<C, V> sum_shifted;
+    C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
-      const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
+      const C t3 = kKeep ? quotient_kept[p][j] : m_quotient<A>(x_vec[p][j], cap, t1);
+      const C shifted = m_exp_summand<A, kKeep>(cap * m_tanh(t3) - t2);
+      if constexpr (kKeep) shifted_kept[p][j] = shifted;
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
@@ -64,7 +70,8 @@ AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2);
+        const C t4 = kKeep ? quotient_kept[p][j] : m_quotient<A>(x_vec[p][j], cap, t1);
+        const C shifted = kKeep ? shifted_kept[p][j] : m_exp<A>(cap * m_tanh(t4) - t2);
         y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t3);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

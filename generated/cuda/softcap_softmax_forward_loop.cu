@@ -39,7 +39,7 @@ AVO_INLINE void softcap_softmax_forward_loop(AVO_PARAMETERS(X, T)) {
       const C t2_here = t2 == lowest<C>() ? C(0) : t2;
       sum_shifted.total *= m_exp<A>(t2_before - t2_here);
       tile.each([&](int p, int j, bool whole) {
-        const C shifted = m_exp<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2_here);
+        const C shifted = m_exp_summand<A>(cap * m_tanh(m_quotient<A>(x_vec[p][j], cap, t1)) - t2_here);
         sum_shifted.add(shifted, j, whole);
       });
     }

@@ -11,7 +11,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
@@ -43,13 +43,13 @@ AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
     }
     if (base == rows.first) await_row<T, kBlock>();
     C max_x = lowest<C>();
-    tile.each([&](int p, int j, bool) {
-      max_x = m_max(max_x, x_vec[p][j]);
-    });
+    extreme<Max>(tile, x_vec, max_x);
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     RowSum<C, V> sum_shifted;
+    C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
-      const C shifted = m_exp<A>(x_vec[p][j] - max_x);
+      const C shifted = m_exp_summand<A, kKeep>(x_vec[p][j] - max_x);
+      if constexpr (kKeep) shifted_kept[p][j] = shifted;
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
@@ -60,7 +60,7 @@ AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp<A>(x_vec[p][j] - max_x);
+        const C shifted = kKeep ? shifted_kept[p][j] : m_exp<A>(x_vec[p][j] - max_x);
         y_out[j] = m_quotient<A>(shifted, sum_shifted.total, t1);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

@@ -30,13 +30,11 @@ AVO_INLINE void softmax_forward_loop(AVO_PARAMETERS(X, T)) {
       else
         clear(x_vec);
       const C max_x_before = max_x;
-      tile.each([&](int p, int j, bool) {
-        max_x = m_max(max_x, x_vec[p][j]);
-      });
+      extreme<Max>(tile, x_vec, max_x);
       const C max_x_here = max_x == lowest<C>() ? C(0) : max_x;
       sum_shifted.total *= m_exp<A>(max_x_before - max_x_here);
       tile.each([&](int p, int j, bool whole) {
-        const C shifted = m_exp<A>(x_vec[p][j] - max_x_here);
+        const C shifted = m_exp_summand<A>(x_vec[p][j] - max_x_here);
         sum_shifted.add(shifted, j, whole);
       });
     }

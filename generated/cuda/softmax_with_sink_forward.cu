@@ -12,7 +12,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
@@ -49,15 +49,15 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
     }
     if (base == rows.first) await_row<T, kBlock>();
     C max_x = lowest<C>();
-    tile.each([&](int p, int j, bool) {
-      max_x = m_max(max_x, x_vec[p][j]);
-    });
+    extreme<Max>(tile, x_vec, max_x);
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     const C largest = m_max(sink, max_x);
     const C t1 = m_exp<A>(sink - largest);
     RowSum<C, V> sum_shifted;
+    C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
       const C shifted = m_exp<A>(x_vec[p][j] - largest);
+      if constexpr (kKeep) shifted_kept[p][j] = shifted;
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
@@ -71,7 +71,7 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
       C y_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C shifted = m_exp<A>(x_vec[p][j] - largest);
+        const C shifted = kKeep ? shifted_kept[p][j] : m_exp<A>(x_vec[p][j] - largest);
         y_out[j] = m_quotient<A>(shifted, t2, t3);
       }
       tile.store(y_ptr + row * y_stride, p, y_out, live);

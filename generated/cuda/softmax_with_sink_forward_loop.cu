@@ -31,9 +31,7 @@ AVO_INLINE void softmax_with_sink_forward_loop(AVO_PARAMETERS(X, T)) {
         tile.load(x_vec, x_ptr + row * x_stride);
       else
         clear(x_vec);
-      tile.each([&](int p, int j, bool) {
-        max_x = m_max(max_x, x_vec[p][j]);
-      });
+      extreme<Max>(tile, x_vec, max_x);
     }
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
     const C largest = m_max(sink, max_x);

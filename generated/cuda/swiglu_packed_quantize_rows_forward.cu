@@ -14,7 +14,7 @@
 
 namespace avo {
 
-template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1>
+template <int kBlock, class X, int T, int P, int kN, bool kAhead, int kParts = 1, bool kKeep = false>
 AVO_INLINE void swiglu_packed_quantize_rows_forward(AVO_PARAMETERS(X, T)) {
   using C = compute_t<X>;
   using A = accuracy_t<X>;
@@ -48,8 +48,11 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward(AVO_PARAMETERS(X, T)) {
     }
     if (base == rows.first) await_row<T, kBlock>();
     C t1 = lowest<C>();
+    C x_sigmoid_kept[P][V] = {};
     tile.each([&](int p, int j, bool) {
-      t1 = m_max(t1, m_abs(up_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j])));
+      const C t2 = m_x_sigmoid<A>(gate_vec[p][j]);
+      if constexpr (kKeep) x_sigmoid_kept[p][j] = t2;
+      t1 = m_max(t1, m_abs(up_vec[p][j] * t2));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t1);
     const C scale = m_round_f32(m_max(t1 / C(448.0), C(4.359654017857143e-06)));
@@ -61,7 +64,8 @@ AVO_INLINE void swiglu_packed_quantize_rows_forward(AVO_PARAMETERS(X, T)) {
       C q_out[V];
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C q = m_quotient<A>(up_vec[p][j] * m_x_sigmoid<A>(gate_vec[p][j]), scale, t2);
+        const C t3 = kKeep ? x_sigmoid_kept[p][j] : m_x_sigmoid<A>(gate_vec[p][j]);
+        const C q = m_quotient<A>(up_vec[p][j] * t3, scale, t2);
         q_out[j] = m_min(C(448.0), m_max(C(-448.0), q));
       }
       tile.store(q_ptr + row * q_stride, p, q_out, live);

@@ -260,6 +260,11 @@ template <class A> AVO_MATH float m_exp(float x) {
   }
   return m_exp(x);
 }
+// What is summed to 1 and more, where it is of no moment that a small one is flushed. kKept: it is used elsewhere too.
+template <class A, bool kKept = false> AVO_MATH float m_exp_summand(float x) {
+  if constexpr (AvoIsCoarse<A>::value && !kKept) return avo_ex2(x * AVO_LOG2E);
+  return m_exp<A>(x);
+}
 template <class A> AVO_MATH float m_exp_neg_sq(float z) {
   if constexpr (AvoIsCoarse<A>::value) return avo_ex2(z * z * -AVO_LOG2E);
   return m_exp_neg_sq(z);
@@ -362,6 +367,7 @@ AVO_MATH double m_x_ndtr(double x, double e) {
 }
 
 template <class A> AVO_MATH double m_exp(double x) { return m_exp(x); }
+template <class A, bool kKept = false> AVO_MATH double m_exp_summand(double x) { return m_exp(x); }
 template <class A> AVO_MATH double m_exp_neg_sq(double z) { return m_exp_neg_sq(z); }
 template <class A> AVO_MATH double m_exp_neg_half_sq(double x) { return m_exp_neg_half_sq(x); }
 template <class A> AVO_MATH double m_sigmoid(double x) { return m_sigmoid(x); }

@@ -7,7 +7,7 @@
 
 #include "cluster.cuh"
 #include "math.cuh"
-#include "types.cuh"
+#include "vector.cuh"
 
 namespace avo {
 
@@ -19,10 +19,36 @@ struct Product {
 };
 struct Max {
   template <class C> AVO_INLINE static C apply(C a, C b) { return m_max(a, b); }
+  template <class X> AVO_INLINE static uint32_t apply_pairs(uint32_t a, uint32_t b) { return larger_of_pairs<X>(a, b); }
 };
 struct Min {
   template <class C> AVO_INLINE static C apply(C a, C b) { return m_min(a, b); }
+  template <class X> AVO_INLINE static uint32_t apply_pairs(uint32_t a, uint32_t b) { return smaller_of_pairs<X>(a, b); }
 };
+
+// The extreme (Op: Max or Min) of the elements of a row operand that a thread holds, and of `value`, which is a number
+// of X. Of 16 bits two at a time, by one instruction where four would widen and compare them.
+template <class Op, class Tile, class X, int V, int P, class C>
+AVO_INLINE void extreme(const Tile &tile, const Vec<X, V> (&v)[P], C &value) {
+  if constexpr (sizeof(X) == 2 && V > 1) {
+    uint32_t pair = pack_pair<X>(value, value);
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      const auto own = tile.left(p);
+      if (Tile::kAligned ? tile.exists(p) : own >= V) {
+#pragma unroll
+        for (int i = 0; i < V / 2; ++i) pair = Op::template apply_pairs<X>(pair, v[p].w[i]);
+      } else if (!Tile::kAligned && own > 0) {
+#pragma unroll
+        for (int j = 0; j < V - 1; ++j)
+          if (j < own) value = Op::apply(value, v[p][j]);
+      }
+    }
+    value = Op::apply(value, Op::apply(low_of_pair<X>(pair), high_of_pair<X>(pair)));
+  } else {
+    tile.each([&](int p, int j, bool) { value = Op::apply(value, v[p][j]); });
+  }
+}
 
 // The sum of a thread's elements of a row: within a whole vector in pairs, pairs of pairs and so on, so that few
 // roundings follow one another; then from vector to vector. Of two products that are added the second is not rounded

@@ -110,6 +110,40 @@ AVO_INLINE uint32_t pack_bfloat(float lo, float hi) {
 }
 #endif
 
+// Two values as 16-bit numbers of type X, packed, and back; of two such pairs the larger numbers and the smaller: NaN of
+// a NaN, and 0 is larger than -0.
+template <class X> AVO_INLINE uint32_t pack_pair(float lo, float hi);
+template <> AVO_INLINE uint32_t pack_pair<f16>(float lo, float hi) { return pack_half(lo, hi); }
+template <> AVO_INLINE uint32_t pack_pair<bf16>(float lo, float hi) { return pack_bfloat(lo, hi); }
+template <class X> AVO_INLINE float low_of_pair(uint32_t pair);
+template <> AVO_INLINE float low_of_pair<f16>(uint32_t pair) { return half_to_float(uint16_t(pair)); }
+template <> AVO_INLINE float low_of_pair<bf16>(uint32_t pair) { return as_float(pair << 16); }
+template <class X> AVO_INLINE float high_of_pair(uint32_t pair) { return low_of_pair<X>(pair >> 16); }
+#ifdef AVO_EMULATOR
+template <class X> AVO_INLINE uint32_t larger_of_pairs(uint32_t a, uint32_t b) {
+  return pack_pair<X>(avo_max_nan(low_of_pair<X>(a), low_of_pair<X>(b)),
+                      avo_max_nan(high_of_pair<X>(a), high_of_pair<X>(b)));
+}
+template <class X> AVO_INLINE uint32_t smaller_of_pairs(uint32_t a, uint32_t b) {
+  return pack_pair<X>(avo_min_nan(low_of_pair<X>(a), low_of_pair<X>(b)),
+                      avo_min_nan(high_of_pair<X>(a), high_of_pair<X>(b)));
+}
+#else
+template <class X> AVO_INLINE uint32_t larger_of_pairs(uint32_t a, uint32_t b);
+template <class X> AVO_INLINE uint32_t smaller_of_pairs(uint32_t a, uint32_t b);
+#define AVO_OF_PAIRS(NAME, X, INSTRUCTION)                                                                             \
+  template <> AVO_INLINE uint32_t NAME<X>(uint32_t a, uint32_t b) {                                                    \
+    uint32_t r;                                                                                                        \
+    asm(INSTRUCTION " %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));                                                        \
+    return r;                                                                                                          \
+  }
+AVO_OF_PAIRS(larger_of_pairs, f16, "max.NaN.f16x2")
+AVO_OF_PAIRS(larger_of_pairs, bf16, "max.NaN.bf16x2")
+AVO_OF_PAIRS(smaller_of_pairs, f16, "min.NaN.f16x2")
+AVO_OF_PAIRS(smaller_of_pairs, bf16, "min.NaN.bf16x2")
+#undef AVO_OF_PAIRS
+#endif
+
 // To nearest even, beyond 448 the largest number, NaN as NaN; in integers, for GPUs that have no instruction for it.
 AVO_INLINE uint32_t to_e4m3(float v) {
   const uint32_t bits = as_bits(v), size = bits & 0x7fffffffu, sign = bits >> 24 & 0x80u;
