@@ -607,10 +607,9 @@ class _RowKernel:
                 if n.index in seen or not n.span & Span.COLS:
                     continue
                 seen.add(n.index)
-                if n.op in PRIMITIVES and PRIMITIVES[n.op].approximate:
-                    if first.setdefault(n.index, k) < k:
-                        found[n.index] = n, first[n.index]
-                        continue  # what it is made of is not needed again
+                if n.op in PRIMITIVES and PRIMITIVES[n.op].approximate and first.setdefault(n.index, k) < k:
+                    found[n.index] = n, first[n.index]
+                    continue  # what it is made of is not needed again
                 todo += n.args
         return found
 
