@@ -295,6 +295,21 @@ def test_tune_in_the_emulator(tmp_path: Path) -> None:
     assert all(0 < r["error"] < 1e-2 and r["tile"]["threads"] for r in rows)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_tune_tries_tiles_that_keep_values_and_single_elements(tmp_path: Path) -> None:
+    out = tmp_path / "tune.jsonl"
+    options = ["--ops=softmax", "--shapes=3x3001", "--directions=forward", "--kinds=cluster", "--limit=8"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "tune", "--emulate", "--jobs", "2", *options, "--out", str(out)],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = lines(out)
+    assert len(rows) == 8 and all(r["error"] < 1e-2 for r in rows), rows
+    for option in (" keep", " odd"):
+        assert {option in r["candidate"] for r in rows} == {True, False}
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_tune_rejects_what_is_wrong(direction: str) -> None:
     problem = tune.Problem(workloads(3, 40)["layer_norm"], direction, "float32")

@@ -534,6 +534,24 @@ def test_a_sum_that_follows_the_maximum_in_one_pass(name: str) -> None:
         torch.testing.assert_close(got.double(), want, rtol=3e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("n", [64, 77, 1030, 70_004])
+def test_maxima_of_pairs(n: int, dtype: torch.dtype) -> None:
+    """Of 16-bit rows two elements are compared at a time: wherever the largest is, in a whole vector or one cut short."""
+    inf, nan = float("inf"), float("nan")
+    x = torch.randn(24, n, generator=torch.Generator().manual_seed(0)).to(dtype)
+    places = [0, 1, 6, 7, 8, n // 2, n - 2, n - 1]
+    for i, place in enumerate(places):
+        x[i, place], x[8 + i, place] = 60.0, nan
+    x[16], x[17], x[18, 3], x[19] = -inf, -7.5, inf, -inf
+    x[19, n - 1] = 2.0
+    with testing.emulate():
+        got = torch.ops.avo.softmax(x, -1)
+    want = torch.softmax(x.double(), -1)
+    assert (got[range(8), places] > 0.99).all() and got[8:17].isnan().all() and got[19, n - 1] == 1.0
+    torch.testing.assert_close(got.double(), want, rtol=4.1e-3, atol=6e-8, equal_nan=True)
+
+
 def test_what_runs_is_the_plan_of_the_target() -> None:
     native = native_library.runtime()
     assert native is not None

@@ -214,10 +214,9 @@ class Emitter:
             for d in DTYPES
         }
         family = self._row(f"{name}_cluster", graph, "cluster", ())
-        # Odd rows, read by vectors that are shifted into place, take a loop less time, in bf16 on an H200: log_softmax's
-        # backward of 2048x50257 211 us and 306, rms_norm's 518 and 750. But not where a loop would read twice what is kept here:
-        # add_layer_norm's forward takes 619 in a loop, and 398.
-        when = "chunks" if features.held == features.row_loads else "rows"
+        # Eight vectors that are shifted into place spill: odd rows take a loop less time, in bf16 on an H200: softmax's forward of
+        # 2048x50257 177 us and 201, rms_norm's backward 427 and 685. But not where there are fewer, as in softmax's backward.
+        when = "chunks" if self.with_sums or features.row_loads == 1 else "rows"
         return {"when": when, "limit": limit, "min_arch": 90, "steps": [_step(family)]}
 
     def _steps(self, family: Family, name: str, graph: Graph) -> list[Json]:
@@ -283,7 +282,9 @@ class Emitter:
                     for width in own
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
-                if kind in ("row", "cluster") and x != "f64":
+                # The largest block has seven vectors a thread for rows that are shifted into place, where eight spill.
+                largest = tile.threads == 1024
+                if kind in ("row", "cluster") and x != "f64" and not (largest and following):
                     spread = schedule.spread(tile) if may_spread and dtypes in schedule.USUAL else None
                     if spread is not None:
                         rows.append(variant(name, kind, x, w, spread, least, tile.max_n, "few"))
@@ -291,7 +292,7 @@ class Emitter:
                     least = tile.max_n + 1
                 # Rows that are not whole chunks do with one tile for each number of threads, if it has not many more vectors; not
                 # where rows are added up, which depends on the grid. (8192x4097, softmax: 50 us with five vectors, 72 with eight.)
-                last = following is None or following.threads != tile.threads
+                last = following is None or following.threads != tile.threads or largest
                 if kind != "row" or features.sums or last or 5 * following.vectors > 7 * tile.vectors:
                     rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
                     least = least_of_any = tile.max_n + 1
@@ -727,8 +728,11 @@ class _RowKernel:
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)
         out += self._join(known)
+        held = [n.attr for n in (*self.row_loads, *self.joined) if n.attr not in self.graph.narrow]
         for k in range(1, self.last + 1):
             out += self._reduce(k, known)
+            if self.kind == "row" and self.last > 1 and held:
+                out.append(f"    hold_packed({', '.join(f'{name}_vec' for name in held)});")
             out += self._row_values(named.get(k, []), known)
         for i, (name, node) in enumerate(self.row_stores.items()):
             body = Body(self.names, known, "const C", approximate="<A>", element=False)

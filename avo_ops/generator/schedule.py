@@ -149,7 +149,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
     vectors, persistent, 16.9 in one pass, 16.5 with 32 of six (13.6); 8192x5120 45.6 with 128 of five, 56.5 with 256 of three
     (41.4); 8192x8192 70.0 with 128 of eight, 71.3 with 256 of four (64.9); 8192x16384 136 with 256 of eight, 141 with 512 of
     four (127.8); 2048x32768 75.6 with 512 of eight and two blocks an SM, 97 with one, 111 in a cluster of two (64.9);
-    1024x65536 94 with 1024 of eight, 120 in a cluster (65.0).
+    1024x65536 93 with 1024 of eight, and in a cluster (65.0). softmax, which has no column operands: 78 in a cluster, and 83; odd
+    rows of 50257 155 with 1024 of seven, 172 with eight, which spill (98.4).
     """
     if with_sums:
         return tuple(replace(t, persist=0) for t in sums_ladder(features, item))
@@ -158,7 +159,10 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
     if features.row_loads > 2:  # the registers of a thread do not hold eight vectors of each
         shapes += [(256, 4), (512, 4)]
     else:
-        shapes += [(128, 8), (256, 6), (256, 8), (512, 8), *([(1024, 8)] if features.row_loads == 1 else [])]
+        shapes += [(128, 8), (256, 6), (256, 8), (512, 8)]
+    if features.row_loads == 1:
+        in_cluster = features.phases > 1 and not features.column_loads
+        shapes += [(1024, 7)] if in_cluster else [(1024, 7), (1024, 8)]
     if features.single_pass:
         # A loop over wider rows reads them as fast. cross_entropy's forward: 8192x4096 20.6 us with 64 threads of eight, 22.5 with
         # 128 of four; 8192x16384 73.5 with 256 of eight, 80.6 in a loop; 8192x32768 146 with 512 of eight, 144.6 in a loop.
@@ -255,8 +259,10 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
     layer_norm's backward in bf16 on an H200, 8192x16384: 305 us in clusters of two, 372 by a kernel for the rows and one for
     the columns; 8192x32768 1067 in clusters of four, 890 by two kernels, the first a loop; 1024x65536 316 and 232. With one sum
     and two rows more fits: rms_norm's 2048x32768 139 in clusters of two, 194 by two kernels; 1024x65536 185 in eight blocks,
-    242; 512x131072 227 and 252. Forwards, 512x131072: rms_norm 79 us with 512 threads of eight vectors in each of four blocks, two
-    blocks on an SM, 84 with four vectors in eight blocks, three on an SM; layer_norm 98 and 112.
+    242; 512x131072 227 and 252. Forwards, 512x131072, eight vectors a thread: rms_norm 79 us with 256 threads in each of eight
+    blocks, four blocks on an SM, and with 512 in four; layer_norm 93 and 97, softmax 79 and 85. Of two operands, softmax's
+    backward of 2048x50257 takes 202 with two blocks on an SM, 301 with one, 230 in a loop; add_layer_norm's forward of it 371
+    with seven vectors in clusters of two, 390 with four in clusters of four.
     """
     vector, persist = 16 // item, 1 if features.sums else 0
     if with_sums:
@@ -265,9 +271,11 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
             shapes += [(2, 256, 8, 1)] if item < 4 else []  # of float32 as wide as the one before it
             shapes += [(8, 128, 8, 2), (8, 256, 8, 1)]
     elif features.row_loads == 1:
-        shapes = [(4, 512, 8, 2), (8, 512, 8, 2)]
+        shapes = [(4, 256, 8, 4), (8, 256, 8, 4), (8, 512, 8, 2)]
     else:
-        shapes = [(b, 512, 4, 1 if features.held > 1 else 2) for b in (2, 4, 8)]
+        shapes = [(b, 512, 4, 1 if features.held > 2 else 2) for b in (2, 4, 8)]
+        if features.held < features.row_loads and item < 4:
+            shapes.insert(1, (2, 512, 7, 1))
     begin = cluster_begin(features, item, column_item, with_sums)
     return tuple(
         Tile(blocks * t, p, t, b, blocks * t * p * vector, persist * b)
@@ -316,8 +324,8 @@ def loop_tiles(cases: Sequence[Features]) -> dict[int, Tile]:
 
     One tile for each size of an element, the same for all cases of an op, whose rows have the same threads. With one vector of
     each of 1024 threads cross_entropy's forward in bf16 on an H200, 4096x128256, takes 510 us (a copy: 248), and 262 with four of
-    each of 256; layer_norm's backward, 1024x65536, 258 and 230 with four of each of 1024. But add_layer_norm's, which reads three
-    rows, takes 621 at 2048x50257, and 674 with four of each of 512.
+    each of 256; layer_norm's backward, 1024x65536, 258 and 230 with four of each of 1024. add_layer_norm's, which reads three rows,
+    takes 621 at 2048x50257 with one of 1024, 674 with four of 512, and 521 with two of 256.
     """
     loads = max(c.row_loads for c in cases)
     if not any(c.row_stores for c in cases):
@@ -325,7 +333,7 @@ def loop_tiles(cases: Sequence[Features]) -> dict[int, Tile]:
     elif loads <= 2:
         tile = Tile(threads=1024, vectors=4, block=1024, min_blocks=1, max_n=0)
     else:
-        tile = Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
+        tile = Tile(threads=256, vectors=2, block=256, min_blocks=5, max_n=0)
     wide = Tile(threads=1024, vectors=1, block=1024, min_blocks=1, max_n=0)
     return {item: wide if item == 8 else tile for item in ITEM_SIZE.values()}
 

@@ -63,6 +63,7 @@ AVO_INLINE void add_layer_norm_forward_weight(AVO_PARAMETERS(X, W, T)) {
       sum_scaled.add_product(residual_out_vec[p][j], C(2.3283064365386963e-10), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_scaled.total);
+    hold_packed(x_vec, residual_vec, residual_out_vec);
     const C mean = sum_scaled.total / C(N) * C(4294967296.0);
     RowSum<C, V> sum_centred;
     RowSum<C, V> t1;
@@ -72,6 +73,7 @@ AVO_INLINE void add_layer_norm_forward_weight(AVO_PARAMETERS(X, W, T)) {
       t1.add_product(centred, centred, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_centred.total, t1.total);
+    hold_packed(x_vec, residual_vec, residual_out_vec);
     const C t2 = sum_centred.total / C(N);
     const C residue = m_where(m_lt(m_abs(t2), highest<C>()), t2, C(0.0));
     const C variance = m_fma(-residue, residue, t1.total / C(N));

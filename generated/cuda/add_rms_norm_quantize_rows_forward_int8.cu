@@ -61,6 +61,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
       t1.add_product(residual_out_vec[p][j], residual_out_vec[p][j], j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    hold_packed(x_vec, residual_vec, residual_out_vec);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
     C t2 = lowest<C>();
     tile.each([&](int p, int j, bool) {
@@ -68,6 +69,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_int8(AVO_PARAMETERS(X, T)) {
       t2 = m_max(t2, m_abs(y));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
+    hold_packed(x_vec, residual_vec, residual_out_vec);
     const C scale = m_round_f32(m_max(C(1.5378937007874016e-05), t2 / C(127.0)));
     const C t3 = m_recip(scale);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;

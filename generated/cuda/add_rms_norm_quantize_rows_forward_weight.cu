@@ -63,6 +63,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight(AVO_PARAMETERS(X, W, T
       t1.add_product(residual_out_vec[p][j], residual_out_vec[p][j], j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    hold_packed(x_vec, residual_vec, residual_out_vec);
     const C rstd = m_rsqrt(eps + t1.total / C(N));
     C t2 = lowest<C>();
     tile.each([&](int p, int j, bool) {
@@ -71,6 +72,7 @@ AVO_INLINE void add_rms_norm_quantize_rows_forward_weight(AVO_PARAMETERS(X, W, T
       t2 = m_max(t2, m_abs(y_));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
+    hold_packed(x_vec, residual_vec, residual_out_vec);
     const C scale = m_round_f32(m_max(C(4.359654017857143e-06), t2 / C(448.0)));
     const C t3 = m_recip(scale);
     if (live && thread == 0 && scale_ptr) scale_ptr[row] = scale;

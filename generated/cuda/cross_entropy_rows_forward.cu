@@ -61,6 +61,7 @@ AVO_INLINE void cross_entropy_rows_forward(AVO_PARAMETERS(X, T)) {
     C largest = lowest<C>();
     extreme<Max>(tile, x_vec, largest);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    hold_packed(x_vec);
     const C of_target = t3 - largest;
     RowSum<C, V> t4;
     tile.each([&](int p, int j, bool whole) {
@@ -69,6 +70,7 @@ AVO_INLINE void cross_entropy_rows_forward(AVO_PARAMETERS(X, T)) {
       t4.add(exponential, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t4.total);
+    hold_packed(x_vec);
     const C log_sum = m_log(t4.total);
     const C log_sum_exp = largest + log_sum;
     const C loss = log_sum - of_target;

@@ -65,6 +65,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
     C largest = lowest<C>();
     extreme<Max>(tile, x_vec, largest);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    hold_packed(x_vec);
     const C of_target = t4 - largest;
     RowSum<C, V> t6;
     RowSum<C, V> sum_weight;
@@ -77,6 +78,7 @@ AVO_INLINE void cross_entropy_rows_forward_weight_yes(AVO_PARAMETERS(X, W, T)) {
       sum_weighted.add_product(weight_vec[p][j], centred, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t6.total, sum_weight.total, sum_weighted.total);
+    hold_packed(x_vec);
     const C log_sum = m_log(t6.total);
     const C log_sum_exp = largest + log_sum;
     const C loss = log_sum - of_target;

@@ -59,6 +59,7 @@ AVO_INLINE void cross_entropy_rows_forward_yes(AVO_PARAMETERS(X, T)) {
     C largest = lowest<C>();
     extreme<Max>(tile, x_vec, largest);
     row_reduce<Max, T, kBlock>(scratch, turn, largest);
+    hold_packed(x_vec);
     const C of_target_ = t3 - largest;
     RowSum<C, V> t4;
     RowSum<C, V> sum_centred;
@@ -69,6 +70,7 @@ AVO_INLINE void cross_entropy_rows_forward_yes(AVO_PARAMETERS(X, T)) {
       sum_centred.add(centred, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t4.total, sum_centred.total);
+    hold_packed(x_vec);
     const C log_sum = m_log(t4.total);
     const C log_sum_exp = largest + log_sum;
     const C loss = log_sum - of_target_;

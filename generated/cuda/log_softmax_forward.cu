@@ -45,12 +45,14 @@ AVO_INLINE void log_softmax_forward(AVO_PARAMETERS(X, T)) {
     C max_x = lowest<C>();
     extreme<Max>(tile, x_vec, max_x);
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
+    hold_packed(x_vec);
     RowSum<C, V> t1;
     tile.each([&](int p, int j, bool whole) {
       const C shifted = x_vec[p][j] - max_x;
       t1.add(m_exp_summand<A>(shifted), j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, t1.total);
+    hold_packed(x_vec);
     const C t2 = m_log(t1.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {

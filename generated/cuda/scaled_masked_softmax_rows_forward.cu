@@ -48,6 +48,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward(AVO_PARAMETERS(X, T)) {
       max_score = m_max(max_score, score);
     });
     row_reduce<Max, T, kBlock>(scratch, turn, max_score);
+    hold_packed(x_vec);
     RowSum<C, V> sum_shifted;
     C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
@@ -57,6 +58,7 @@ AVO_INLINE void scaled_masked_softmax_rows_forward(AVO_PARAMETERS(X, T)) {
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    hold_packed(x_vec);
     const C t1 = m_recip(sum_shifted.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {

@@ -52,6 +52,7 @@ AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
       t2 = m_max(t2, cap * m_tanh(t3));
     });
     row_reduce<Max, T, kBlock>(scratch, turn, t2);
+    hold_packed(x_vec);
     RowSum<C, V> sum_shifted;
     C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
@@ -61,6 +62,7 @@ AVO_INLINE void softcap_softmax_forward(AVO_PARAMETERS(X, T)) {
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    hold_packed(x_vec);
     const C t3 = m_recip(sum_shifted.total);
     if (live && thread == 0 && statistic0_ptr) statistic0_ptr[row] = t2;
     if (live && thread == 0 && statistic1_ptr) statistic1_ptr[row] = t3;

@@ -45,6 +45,7 @@ AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
     C max_x = lowest<C>();
     extreme<Max>(tile, x_vec, max_x);
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
+    hold_packed(x_vec);
     RowSum<C, V> sum_shifted;
     C shifted_kept[P][V] = {};
     tile.each([&](int p, int j, bool whole) {
@@ -53,6 +54,7 @@ AVO_INLINE void softmax_forward(AVO_PARAMETERS(X, T)) {
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    hold_packed(x_vec);
     const C t1 = m_recip(sum_shifted.total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {

@@ -51,6 +51,7 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
     C max_x = lowest<C>();
     extreme<Max>(tile, x_vec, max_x);
     row_reduce<Max, T, kBlock>(scratch, turn, max_x);
+    hold_packed(x_vec);
     const C largest = m_max(sink, max_x);
     const C t1 = m_exp<A>(sink - largest);
     RowSum<C, V> sum_shifted;
@@ -61,6 +62,7 @@ AVO_INLINE void softmax_with_sink_forward(AVO_PARAMETERS(X, T)) {
       sum_shifted.add(shifted, j, whole);
     });
     row_reduce<Sum, T, kBlock>(scratch, turn, sum_shifted.total);
+    hold_packed(x_vec);
     const C t2 = sum_shifted.total + t1;
     const C t3 = m_recip(t2);
     if (live && thread == 0 && own_ptr) own_ptr[row] = t1;

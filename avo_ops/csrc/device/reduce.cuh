@@ -23,7 +23,9 @@ struct Max {
 };
 struct Min {
   template <class C> AVO_INLINE static C apply(C a, C b) { return m_min(a, b); }
-  template <class X> AVO_INLINE static uint32_t apply_pairs(uint32_t a, uint32_t b) { return smaller_of_pairs<X>(a, b); }
+  template <class X> AVO_INLINE static uint32_t apply_pairs(uint32_t a, uint32_t b) {
+    return smaller_of_pairs<X>(a, b);
+  }
 };
 
 // The extreme (Op: Max or Min) of the elements of a row operand that a thread holds, and of `value`, which is a number

@@ -256,6 +256,24 @@ template <class First, class... More> AVO_INLINE void clear(First &v, More &...m
   clear(more...);
 }
 
+// To the compiler the vectors are others from here on. Else, where nothing is tested between two passes over a row, it
+// keeps all elements as float from one to the next, which takes twice the registers: more than there are, of many
+// vectors.
+template <class X, int V, int P> AVO_INLINE void hold_packed(Vec<X, V> (&v)[P]) {
+#ifndef AVO_EMULATOR
+  if constexpr (sizeof(X) == 2 && V > 1 && P > 4) {
+#pragma unroll
+    for (int p = 0; p < P; ++p)
+#pragma unroll
+      for (int i = 0; i < V / 2; ++i) asm volatile("" : "+r"(v[p].w[i]));
+  }
+#endif
+}
+template <class First, class... More> AVO_INLINE void hold_packed(First &v, More &...more) {
+  hold_packed(v);
+  hold_packed(more...);
+}
+
 template <class X, int V, int P> AVO_INLINE void copy(Vec<X, V> (&to)[P], const Vec<X, V> (&from)[P]) {
 #pragma unroll
   for (int p = 0; p < P; ++p) to[p] = from[p];

@@ -110,8 +110,8 @@ AVO_INLINE uint32_t pack_bfloat(float lo, float hi) {
 }
 #endif
 
-// Two values as 16-bit numbers of type X, packed, and back; of two such pairs the larger numbers and the smaller: NaN of
-// a NaN, and 0 is larger than -0.
+// Two values as 16-bit numbers of type X, packed, and back; of two such pairs the larger numbers and the smaller: NaN
+// of a NaN, and 0 is larger than -0.
 template <class X> AVO_INLINE uint32_t pack_pair(float lo, float hi);
 template <> AVO_INLINE uint32_t pack_pair<f16>(float lo, float hi) { return pack_half(lo, hi); }
 template <> AVO_INLINE uint32_t pack_pair<bf16>(float lo, float hi) { return pack_bfloat(lo, hi); }
