@@ -6,6 +6,7 @@ torch raises where an element of a divisor is 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -31,6 +32,26 @@ def as_integer(value: int, dtype: torch.dtype) -> int:
     bits = torch.iinfo(dtype).bits
     value &= (1 << bits) - 1
     return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
+
+
+def fills(value: float, dtype: torch.dtype) -> bool:
+    """Whether torch fills a tensor of that dtype with a number: for one without a sign, with those that wrap around too."""
+    limits = torch.iinfo(dtype)
+    least = limits.min if dtype.is_signed else -limits.max
+    return math.isfinite(value) and least <= int(value) <= limits.max
+
+
+def from_number(b: Builder, value: Node, dtype: torch.dtype) -> Node:
+    """A number of the math that became an integer, in that dtype.
+
+    torch casts by way of 32 bits if they hold the dtype, and then beyond them all are the least integer, as on its CPU; only for
+    uint8 by way of 64.
+    """
+    if value.op == "iconst" or dtype in (torch.uint8, torch.int64):
+        return wrapped(b, value, dtype)
+    least = b.integer(torch.iinfo(torch.int32).min)
+    held = b.make("iwhere", compare(b, "eq", wrapped(b, value, torch.int32), value), value, least)
+    return held if dtype == torch.int32 else wrapped(b, held, dtype)
 
 
 def holds(dtype: torch.dtype, other: torch.dtype) -> bool:

@@ -249,11 +249,9 @@ def _integer_math(low: _Lowering, node: torch.fx.Node, name: str, args: list[Any
         ):  # as numbers of 8 bits are cast, within their range
             return None
         whole = low.whole(source)
-        return (
-            whole
-            if not before.is_floating_point and integers.holds(dtype, before)
-            else integers.wrapped(b, whole, dtype)
-        )
+        if before.is_floating_point:
+            return integers.from_number(b, whole, dtype)
+        return whole if integers.holds(dtype, before) else integers.wrapped(b, whole, dtype)
     if name in integers.REDUCTIONS:
         axes = low.axes(args[0], args[1] if len(args) > 1 else None)
         return _reduce_integers(low, name, low.whole(args[0]), axes, dtype)

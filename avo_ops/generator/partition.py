@@ -11,7 +11,7 @@ import hashlib
 import linecache
 import operator
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -61,16 +61,19 @@ def common_dtype(node: FxNode) -> torch.dtype | None:
     value, name = _value(node), aten_name(node)
     if not isinstance(value, torch.Tensor) or name in PLACES:
         return None
-    if value.dtype in INTEGERS:
-        return value.dtype
-    if value.dtype != torch.bool or name not in integers.COMPARISONS:
+    dtype = value.dtype if value.dtype in INTEGERS else _compared_in(node)
+    return dtype if dtype in INTEGERS else None
+
+
+def _compared_in(node: FxNode) -> torch.dtype | None:
+    """The dtype to which torch brings what it compares: None if a node is no comparison."""
+    if aten_name(node) not in integers.COMPARISONS or _value(node).dtype != torch.bool:
         return None
     given: list[Any] = [_value(a) if isinstance(a, FxNode) else a for a in node.args]
     given = [1 if isinstance(g, torch.SymInt) else g for g in given]
     if not all(isinstance(g, torch.Tensor | int | float) for g in given):
         return None
-    dtype = torch.result_type(*given)
-    return dtype if dtype in INTEGERS else None
+    return torch.result_type(*given)
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -179,6 +182,10 @@ class _Region:
             if a is not None
         }
 
+    def inputs(self) -> Iterator[FxNode]:
+        """What the members take, each other among it."""
+        return (a for node in self.members for a in node.all_input_nodes)
+
     def space(self) -> set[int]:
         return {a for axes in self.axes.values() for a in axes if a is not None}
 
@@ -253,7 +260,11 @@ class _Partition:
         name, dtype = aten_name(node), _value(node).dtype
         if is_fill(name):
             number = fill_value(node)
-            return integers.as_integer(int(number), dtype) if isinstance(number, int | float) else None
+            if not isinstance(number, int | float) or not integers.fills(number, dtype):
+                return None
+            return integers.as_integer(int(number), dtype)
+        if name == "pow" and isinstance(node.args[1], int) and node.args[1] == 0:
+            return 1
         (source,) = node.all_input_nodes if len(node.all_input_nodes) == 1 else (None,)
         known = self.constants.get(source) if source is not None else None
         if not isinstance(known, int) or not (is_view(name) or name in ("_to_copy", "lift_fresh_copy")):
@@ -289,6 +300,8 @@ class _Partition:
         tensors = [a for a in node.all_input_nodes if _is_tensor(a)]
         if is_fill(name) or not tensors:
             return "it makes a tensor"
+        if name in ("sub", "rsub") and any(_value(a).dtype == torch.bool for a in tensors):
+            return "it subtracts bools, which torch refuses"
         inputs = [a for a in tensors if a not in self.constants]
         if (
             value.dtype == torch.float64
@@ -312,6 +325,11 @@ class _Partition:
             return ""  # one number
         return None
 
+    def integer(self, node: FxNode, dtype: torch.dtype) -> Any:
+        """A constant as math in that dtype of integers has it."""
+        value = self.constants[node]
+        return integers.as_integer(value, dtype) if isinstance(value, int) else value
+
     def _integer_math(self, node: FxNode) -> str | None:
         """Why no kernel does this math with integers."""
         name, dtype = aten_name(node), common_dtype(node)
@@ -329,7 +347,8 @@ class _Partition:
         if not all(limits.min <= n <= limits.max for n in numbers):
             return f"it takes a number that is no {_name(dtype)}"
         second: Any = node.args[1] if len(node.args) > 1 else None
-        second = self.constants.get(second, second) if isinstance(second, FxNode) else second
+        if second in self.constants:
+            second = self.integer(second, dtype)
         if name in integers.DIVISIONS and (not isinstance(second, int) or second == 0):
             return "it divides by integers that may be 0, which torch refuses"
         if name == "pow" and (not isinstance(second, int) or second < 0 or tensors[0] is not node.args[0]):
@@ -481,13 +500,17 @@ class _Partition:
             if key in seen:
                 continue
             seen.add(key)
-            for node in [group] if isinstance(group, FxNode) else group.members:
-                stack += [
-                    self.group[a]
-                    for a in node.all_input_nodes
-                    if a in self.group and self.group[a] is not group
-                ]
+            inputs = self._inputs_of_torch(group) if isinstance(group, FxNode) else group.inputs()
+            stack += [self.group[a] for a in inputs if a in self.group and self.group[a] is not group]
         return True
+
+    def _inputs_of_torch(self, node: FxNode) -> Iterator[FxNode]:
+        """What torch needs for a node: for a constant among its inputs, the tensors that say what shape it has."""
+        for a in node.all_input_nodes:
+            if a in self.constants:
+                yield from self._inputs_of_torch(a)
+            else:
+                yield a
 
     def _keeps_sealed(self, region: _Region, node: FxNode, join: _Join) -> bool:
         """Whether no value that must be whole would be computed again for each of more rows or columns."""
@@ -602,8 +625,10 @@ def _split_full_reductions(captured: Captured) -> None:
             part, rest = (torch.ops.aten.prod.dim_int, wide[-1], True), (torch.ops.aten.prod.default,)
         before, after = _value(source).dtype, _value(node).dtype
         between = torch.promote_types(before, after)
-        widen: dict[str, Any] = {} if between == before else {"dtype": between}
-        narrow: dict[str, Any] = {} if after == between else {"dtype": after}
+        # Without a dtype those of integers are int64.
+        named = after in INTEGERS and aten_name(node) in ("sum", "prod")
+        widen: dict[str, Any] = {"dtype": between} if named or between != before else {}
+        narrow: dict[str, Any] = {"dtype": after} if named or after != between else {}
         with graph.inserting_before(node):
             first = graph.call_function(part[0], (source, *part[1:]), widen)
             second = graph.call_function(rest[0], (first, *rest[1:]), narrow)
@@ -714,6 +739,7 @@ class _RegionBuilder:
             if a is not None
         }
         self.double = any(_value(n).dtype == torch.float64 for n in region.axes)
+        self.compute = torch.float64 if self.double else torch.float32
         self.taken = {"shape", "grad", "mask", "y"}
         self.names = {n: self._fresh(names.get(n, f"t{i}")) for i, n in enumerate(region.loads)}
         self.scalars: dict[FxNode, str] = {}
@@ -940,7 +966,7 @@ class _RegionBuilder:
     ) -> tuple[str, torch.dtype | None]:
         """The dtype of a result as a record says it, and the cast that remains."""
         region, dtype = self.region, _value(root).dtype
-        compute = torch.float64 if self.double else torch.float32
+        compute = self.compute
         if span == "M" and self.is_integer(root):
             return "int64", dtype if dtype != torch.int64 else None
         if dtype in NARROW or self._is_stored(root, span):
@@ -1037,11 +1063,21 @@ class _Program:
 
     def _as_integers(self, node: FxNode, dtype: torch.dtype) -> Any:
         """An operand in a dtype of integers, for of what has no dims torch's promotion depends on that."""
-        if not _is_tensor(node) or node in self.builder.found.constants:
+        found = self.builder.found
+        if node in found.constants:
+            return Number(found.integer(node, dtype))
+        if not _is_tensor(node):
             return self._argument(node)
         if self.whole.get(node) == dtype:
             return Ref(self.index[node])
         return Ref(self._add(Line("whole", dtype, (Ref(self.index[node]),), {}, source_of(node), False)))
+
+    def _as_compared(self, node: FxNode, dtype: torch.dtype | None) -> Any:
+        """An operand of a comparison that torch makes in that dtype, to which it first rounds integers."""
+        given = self._argument(node)
+        if self.whole.get(node) not in INTEGERS or dtype not in _FLOATS or dtype == self.builder.compute:
+            return given
+        return Ref(self._add(Line("cast", dtype, (given,), {}, source_of(node), False)))
 
     def _argument(self, node: FxNode) -> Any:
         if node in self.index:
@@ -1063,10 +1099,14 @@ class _Program:
         if common is not None:
             kept = 1 if name == "where" else 0
             args: Any = torch.fx.node.map_arg(node.args[:kept], self._argument)
-            args += torch.fx.node.map_arg(node.args[kept:], lambda n: self._as_integers(n, common))
+            given, kwargs = torch.fx.node.map_arg(
+                (node.args[kept:], dict(node.kwargs)), lambda n: self._as_integers(n, common)
+            )
+            args += given
         else:
-            args = torch.fx.node.map_arg(node.args, self._argument)
-        kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
+            compared_in = _compared_in(node)
+            args = torch.fx.node.map_arg(node.args, lambda n: self._as_compared(n, compared_in))
+            kwargs = dict(torch.fx.node.map_arg(node.kwargs, self._argument))
         detached = bool(_note(node, "detached"))
         if is_view(name):
             return Line("same", None, args[:1], {}, source, detached)
@@ -1080,13 +1120,13 @@ class _Program:
                 return Line("whole", value.dtype, given, {}, source, detached)
             if value.dtype in NARROW:
                 return Line("cast", value.dtype, args[:1], {}, source, detached)
-            if source_dtype in INTEGERS and value.dtype in (torch.float16, torch.bfloat16):
-                narrow = value.dtype
+            compute = self.builder.compute
+            if source_dtype in INTEGERS and value.dtype != torch.float64:
+                narrow = value.dtype if value.dtype != compute else None
             if _note(node, "cast") and value.dtype in _FLOATS and source_dtype in _FLOATS:
                 narrow = (
                     value.dtype if torch.promote_types(value.dtype, source_dtype) != value.dtype else None
                 )
-                compute = torch.float64 if self.builder.double else torch.float32
                 narrow = narrow if narrow != compute else None
             return Line("cast", narrow, args[-1:] if name == "copy" else args[:1], {}, source, detached)
         if _reduces(node):

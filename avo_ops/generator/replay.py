@@ -231,9 +231,9 @@ PLACES: dict[str, Callable[..., Tensor]] = {"argmax": torch.amax, "argmin": torc
 def _reduce(name: str, value: Tensor, dims: tuple[int, ...], like: _Like) -> Tensor:
     if name in PLACES:
         return _place(value, PLACES[name](value, dims, keepdim=True), like)
-    if name in ("any", "all"):
+    if name in ("any", "all") or (value.dtype == torch.bool and name in ("amax", "amin")):
         truth = (value if value.dtype == torch.bool else value != 0).to(like.dtype)
-        return (torch.amax if name == "any" else torch.amin)(truth, dims, keepdim=True) != 0
+        return (torch.amax if name in ("any", "amax") else torch.amin)(truth, dims, keepdim=True) != 0
     if value.dtype == torch.bool:
         value = value.to(like.dtype)
     if name == "prod":
