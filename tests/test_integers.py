@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -213,6 +214,94 @@ def test_integers_to_numbers_are_rounded_once() -> None:
         return (a.float(),)
 
     assert_same(limits, avo_ops.compile(limits), (a,), emulated=False)
+
+
+def test_constants_are_of_the_dtype_in_which_torch_computes() -> None:
+    """Those of tensors without dims wrap around in it."""
+
+    def fn(a: Tensor) -> tuple[Tensor, ...]:
+        wide = torch.tensor(2**60 + 300)
+        return (
+            a < wide,
+            a + wide,
+            torch.maximum(a, wide),
+            a // wide,
+            a**0,
+            (a**0 + 1) * a,
+            a.clamp(min=torch.tensor(130)),
+        )
+
+    assert_same(fn, avo_ops.compile(fn), (values(torch.int8, (9, 37), 1),), emulated=False)
+
+
+def test_comparisons_with_numbers_are_in_the_dtype_of_torch() -> None:
+    """Integers become numbers of 16 bits, or of 32 where the math is in float64, before they are compared."""
+    a = torch.tensor([[257, 256, 65505, 2**24 + 1, 3, -259]])
+
+    def fn(a: Tensor, half: Tensor, single: Tensor, double: Tensor) -> tuple[Tensor, ...]:
+        return a == half, a < half, half >= a, a == single, a.float() == double, a < double
+
+    numbers = torch.tensor([[256.0, 258, 65504, 2**24, 3, -260]])
+    assert_same(fn, avo_ops.compile(fn), (a, numbers.to(torch.bfloat16), numbers, numbers.double()), False)
+
+
+@PLACES
+def test_casts_from_beyond_an_integer(emulated: bool) -> None:
+    """As torch's CPU casts them."""
+    x = torch.tensor(
+        [math.nan, math.inf, -math.inf, 3e38, 1e10, -1e10, 2.0**31, -(2.0**31), 300.7, -3.7, 0.9, 70000.0]
+    )
+
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        return x.to(torch.int64), x.to(torch.int32), x.to(torch.int16), x.to(torch.uint8)
+
+    assert_same(fn, avo_ops.compile(fn), (x[None],), emulated)
+
+
+def test_reductions_of_bools_and_to_a_dtype() -> None:
+    def fn(a: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+        narrow = (
+            m.sum(dtype=torch.int32),
+            a.prod(dtype=torch.int32),
+            a.sum(-1, dtype=torch.int16),
+            a.sum(dtype=torch.uint8),
+        )
+        return *narrow, m.amax(-1), m.amin(-1, keepdim=True), m.amax(-1, keepdim=True) & m
+
+    a = values(torch.int32, (5, 8), 1)
+    assert_same(fn, avo_ops.compile(fn), (a, a > 2), emulated=False)
+
+
+def test_shapes_of_constants_come_from_torch() -> None:
+    """What torch makes of a kernel's result, that kernel does not take."""
+
+    def fn(a: Tensor) -> tuple[Tensor, ...]:
+        doubled = a * 2
+        return a + torch.full_like(doubled, 1).clamp(max=9), doubled
+
+    compiled = avo_ops.compile(fn)
+    a = values(torch.int32, (5, 8), 1)
+    for found, wanted in zip(compiled(a), fn(a), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
+def test_what_torch_refuses_is_refused() -> None:
+    n = torch.arange(-3, 9).to(torch.int8)
+    cases: list[Callable[..., Any]] = [
+        lambda a, m: m - m,
+        lambda a, m: a - m,
+        lambda a, m: 1 - m,
+        lambda a, m: a.float() - m,
+        lambda a, m: torch.full_like(a, 300) + a,
+        lambda a, m: a.masked_fill(m, 300),
+        lambda a, m: torch.full_like(a, math.nan) + a,
+        lambda a, m: torch.where(m, a, 300) + torch.full_like(a, -129),
+    ]
+    for fn in cases:
+        with pytest.raises(RuntimeError, match=r"bool tensor|without overflow"):
+            fn(n, n > 2)
+        with pytest.raises(RuntimeError, match=r"bool tensor|without overflow"):
+            avo_ops.compile(fn)(n, n > 2)
 
 
 def test_what_is_left_to_torch_says_why() -> None:

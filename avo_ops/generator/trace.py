@@ -76,16 +76,18 @@ class Traced:
     detaches: bool = False
 
 
-# Their own operations cannot be traced with symbolic sizes that broadcast, nor of bools.
-_SHIFTS: dict[Any, Any] = {
+# Shifts by their own operations cannot be traced with symbolic sizes that broadcast, nor of bools; ~ asks for the device, which a
+# torch without CUDA does not have where a graph is traced for it.
+_TRACEABLE: dict[Any, Any] = {
     torch.Tensor.__lshift__: torch.bitwise_left_shift,
     torch.Tensor.__rshift__: torch.bitwise_right_shift,
+    torch.Tensor.__invert__: torch.bitwise_not,
 }
 
 
 def traceable(func: Any) -> Any:
     """A function of torch, or another that computes the same and that can be traced."""
-    return _SHIFTS.get(func, func)
+    return _TRACEABLE.get(func, func)
 
 
 class RecordLines(TorchFunctionMode):
