@@ -413,6 +413,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--directions", default="forward,backward")
     found.add_argument("--dtypes", default="bfloat16")
     found.add_argument("--kinds", default="", help="of flat,pointwise,row,cluster,column,loop (default: all)")
+    found.add_argument("--only", help="of the candidates those whose names have one of these texts in them")
     found.add_argument("--widths", default="generic", help="generic,exact: kernels for any width, or for one")
     found.add_argument("--limit", type=int, help="so many candidates for each step, evenly from the space")
     found.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="compilers at once")
@@ -458,6 +459,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             mine = {}
             for candidate in problem.candidates(kernels.families, arch, exact, options.limit):
                 if options.kinds and candidate.kind not in options.kinds.split(","):
+                    continue
+                if options.only and not any(text in candidate.key for text in options.only.split(",")):
                     continue
                 name = f"tune_{len(made)}"
                 made[name] = problem.family(candidate, kernels.families, name)
