@@ -20,7 +20,27 @@ if native_library.runtime() is None:
 
 Tensor = torch.Tensor
 DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-PLACES = pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
+PLACES = pytest.mark.parametrize(
+    "place",
+    [
+        "cpu",
+        "emulator",
+        pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")),
+    ],
+)
+
+
+def within(place: str) -> contextlib.AbstractContextManager[Any]:
+    """Where the tensors of the CPU run by the emulator's kernels, if they do."""
+    return emulate(sms=2) if place == "emulator" else contextlib.nullcontext()
+
+
+def on(place: str, t: Tensor) -> Tensor:
+    """The tensor as it lies, with all of its memory."""
+    if place != "cuda":
+        return t
+    whole = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
+    return whole.cuda().as_strided(t.shape, t.stride(), t.storage_offset())
 
 
 def values(dtype: torch.dtype, shape: Sequence[int], seed: int) -> Tensor:
@@ -45,14 +65,14 @@ def layouts(t: Tensor) -> Iterator[Tensor]:
     yield wide[..., 1 : 1 + t.shape[-1]]
 
 
-def assert_same(fn: Callable[..., Any], compiled: Any, args: Sequence[Tensor], emulated: bool) -> None:
+def assert_same(fn: Callable[..., Any], compiled: Any, args: Sequence[Tensor], place: str) -> None:
     """Bits, dtypes and shapes as eager's, and by kernels alone."""
     avo_ops.reset_stats()
-    with emulate(sms=2) if emulated else contextlib.nullcontext():
-        found = compiled(*args)
+    with within(place):
+        found = compiled(*(on(place, t) for t in args))
     for i, (a, b) in enumerate(zip(found, fn(*args), strict=True)):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), i
-        torch.testing.assert_close(a, b, rtol=0, atol=0, msg=lambda text, i=i: f"result {i}: {text}")
+        torch.testing.assert_close(a.cpu(), b, rtol=0, atol=0, msg=lambda text, i=i: f"result {i}: {text}")
     assert compiled.variants()[-1].composite.reasons == []
     assert not [k for k, n in avo_ops.stats().items() if n and "definition" in k]
 
@@ -95,36 +115,36 @@ def by_negatives(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 @PLACES
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("fn", [arithmetic, bits, masks], ids=lambda fn: fn.__name__)
-def test_pointwise(fn: Callable[..., Any], dtype: torch.dtype, emulated: bool) -> None:
-    if emulated and dtype not in (torch.uint8, torch.int8, torch.int64):
+def test_pointwise(fn: Callable[..., Any], dtype: torch.dtype, place: str) -> None:
+    if place == "emulator" and dtype not in (torch.uint8, torch.int8, torch.int64):
         pytest.skip("the others have the same text")
     compiled = avo_ops.compile(fn)
     a, b = values(dtype, (9, 37), 1), values(dtype, (9, 37), 2)
     for x, y in zip(layouts(a), layouts(b), strict=True):
-        assert_same(fn, compiled, (x, y), emulated)
-    assert_same(fn, compiled, (a, next(layouts(b)).t().contiguous().t()), emulated)
-    if not emulated:
-        assert_same(fn, compiled, (a, values(dtype, (37,), 3)), emulated)  # of the columns
-        assert_same(fn, compiled, (a, values(dtype, (9, 1), 4)), emulated)  # of the rows
+        assert_same(fn, compiled, (x, y), place)
+    assert_same(fn, compiled, (a, next(layouts(b)).t().contiguous().t()), place)
+    if place != "emulator":
+        assert_same(fn, compiled, (a, values(dtype, (37,), 3)), place)  # of the columns
+        assert_same(fn, compiled, (a, values(dtype, (9, 1), 4)), place)  # of the rows
 
 
 @PLACES
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
-def test_division_by_negatives(dtype: torch.dtype, emulated: bool) -> None:
-    if emulated and dtype not in (torch.int8, torch.int64):
+def test_division_by_negatives(dtype: torch.dtype, place: str) -> None:
+    if place == "emulator" and dtype not in (torch.int8, torch.int64):
         pytest.skip("the others have the same text")
     a, b = values(dtype, (9, 37), 5), values(dtype, (9, 37), 6)
     b = b.where(b != torch.iinfo(dtype).min, 1)  # by -1, which traps in eager
-    assert_same(by_negatives, avo_ops.compile(by_negatives), (a, b), emulated)
+    assert_same(by_negatives, avo_ops.compile(by_negatives), (a, b), place)
 
 
 @PLACES
-def test_least_integer_by_minus_one(emulated: bool) -> None:
+def test_least_integer_by_minus_one(place: str) -> None:
     """It wraps around, where eager may trap."""
     compiled = avo_ops.compile(lambda a: (a // -1, a % -1))
     least = torch.iinfo(torch.int64).min
-    with emulate(sms=2) if emulated else contextlib.nullcontext():
-        quotient, rest = compiled(torch.tensor([least, -1, 5]))
+    with within(place):
+        quotient, rest = compiled(on(place, torch.tensor([least, -1, 5])))
     assert (quotient.tolist(), rest.tolist()) == ([least, 1, -5], [0, 0, 0])
 
 
@@ -137,14 +157,14 @@ def reduced(a: Tensor, m: Tensor, row: Tensor) -> tuple[Tensor, ...]:
 
 @PLACES
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_reductions(dtype: torch.dtype, emulated: bool) -> None:
-    if emulated and dtype not in (torch.uint8, torch.int64):
+def test_reductions(dtype: torch.dtype, place: str) -> None:
+    if place == "emulator" and dtype not in (torch.uint8, torch.int64):
         pytest.skip("the others have the same text")
     compiled = avo_ops.compile(reduced)
     # Rows in the registers of a warp, of a block and of a cluster, and rows that are read again; one of few columns.
-    for n in (5, 37, 2048, 9000, 40000) if emulated else (5, 37, 1000):
+    for n in (5, 37, 2048, 9000, 40000) if place != "cpu" else (5, 37, 1000):
         a, row = values(dtype, (4, n), n), values(dtype, (4, 1), n + 1)
-        assert_same(reduced, compiled, (a, a > 2, row), emulated)
+        assert_same(reduced, compiled, (a, a > 2, row), place)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -156,7 +176,7 @@ def test_integers_of_rows_overflow_in_their_dtype(dtype: torch.dtype) -> None:
         return x * (wide * wide == 0), (wide * wide).sum(-1), (of_row * 3 + 100)[:, None] << 1
 
     x, of_row = torch.randn(9, 5), values(dtype, (9,), 1)
-    assert_same(fn, avo_ops.compile(fn), (x, of_row), emulated=False)
+    assert_same(fn, avo_ops.compile(fn), (x, of_row), "cpu")
 
 
 def test_reductions_over_all_and_over_rows() -> None:
@@ -164,11 +184,11 @@ def test_reductions_over_all_and_over_rows() -> None:
         return a.sum(), m.sum(), a.amax(), a.sum(0), m.any(0), a.amin((0, 2), keepdim=True)
 
     a = values(torch.int32, (3, 8, 8), 1)
-    assert_same(fn, avo_ops.compile(fn), (a, a > 2), emulated=False)
+    assert_same(fn, avo_ops.compile(fn), (a, a > 2), "cpu")
 
 
 @PLACES
-def test_gradients_beside_integers(emulated: bool) -> None:
+def test_gradients_beside_integers(place: str) -> None:
     """Through masks and numbers that integers become, by kernels; integers and bools among the results have none."""
 
     def fn(x: Tensor, labels: Tensor, of_row: Tensor) -> tuple[Tensor, ...]:
@@ -176,15 +196,15 @@ def test_gradients_beside_integers(emulated: bool) -> None:
         scaled = torch.where(keep, torch.exp(x), x * labels)
         return keep, scaled, labels * 2, (scaled * (labels > 2)).sum(-1) / keep.sum(-1).clamp(min=1)
 
-    x, labels = torch.randn(6, 40), torch.randint(-9, 9, (6, 40))
-    of_row = torch.tensor([4, 3, 4, -2, 0, 1], dtype=torch.int16)[:, None]
+    x, labels = on(place, torch.randn(6, 40)), on(place, torch.randint(-9, 9, (6, 40)))
+    of_row = on(place, torch.tensor([4, 3, 4, -2, 0, 1], dtype=torch.int16)[:, None])
     own, theirs = (x.clone().requires_grad_() for _ in range(2))
     compiled = avo_ops.compile(fn)
     avo_ops.reset_stats()
-    with emulate(sms=2) if emulated else contextlib.nullcontext():
+    with within(place):
         found, wanted = compiled(own, labels, of_row), fn(theirs, labels, of_row)
         for leaf, results in ((own, found), (theirs, wanted)):
-            (results[1].sum() + (results[3] * torch.arange(6)).sum()).backward()
+            (results[1].sum() + (results[3] * torch.arange(6, device=x.device)).sum()).backward()
             assert [r.requires_grad for r in results] == [False, True, False, True]
             assert leaf.grad is not None
     for a, b in zip(found, wanted, strict=True):
@@ -208,12 +228,12 @@ def test_integers_to_numbers_are_rounded_once() -> None:
             a.sum(-1, keepdim=True).float(),
         )
 
-    assert_same(fn, avo_ops.compile(fn), (a[:3].repeat(7),), emulated=False)
+    assert_same(fn, avo_ops.compile(fn), (a[:3].repeat(7),), "cpu")
 
     def limits(a: Tensor) -> tuple[Tensor, ...]:
         return (a.float(),)
 
-    assert_same(limits, avo_ops.compile(limits), (a,), emulated=False)
+    assert_same(limits, avo_ops.compile(limits), (a,), "cpu")
 
 
 def test_constants_are_of_the_dtype_in_which_torch_computes() -> None:
@@ -231,7 +251,7 @@ def test_constants_are_of_the_dtype_in_which_torch_computes() -> None:
             a.clamp(min=torch.tensor(130)),
         )
 
-    assert_same(fn, avo_ops.compile(fn), (values(torch.int8, (9, 37), 1),), emulated=False)
+    assert_same(fn, avo_ops.compile(fn), (values(torch.int8, (9, 37), 1),), "cpu")
 
 
 def test_comparisons_with_numbers_are_in_the_dtype_of_torch() -> None:
@@ -242,11 +262,11 @@ def test_comparisons_with_numbers_are_in_the_dtype_of_torch() -> None:
         return a == half, a < half, half >= a, a == single, a.float() == double, a < double
 
     numbers = torch.tensor([[256.0, 258, 65504, 2**24, 3, -260]])
-    assert_same(fn, avo_ops.compile(fn), (a, numbers.to(torch.bfloat16), numbers, numbers.double()), False)
+    assert_same(fn, avo_ops.compile(fn), (a, numbers.to(torch.bfloat16), numbers, numbers.double()), "cpu")
 
 
 @PLACES
-def test_casts_from_beyond_an_integer(emulated: bool) -> None:
+def test_casts_from_beyond_an_integer(place: str) -> None:
     """As torch's CPU casts them."""
     x = torch.tensor(
         [math.nan, math.inf, -math.inf, 3e38, 1e10, -1e10, 2.0**31, -(2.0**31), 300.7, -3.7, 0.9, 70000.0]
@@ -255,7 +275,7 @@ def test_casts_from_beyond_an_integer(emulated: bool) -> None:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
         return x.to(torch.int64), x.to(torch.int32), x.to(torch.int16), x.to(torch.uint8)
 
-    assert_same(fn, avo_ops.compile(fn), (x[None],), emulated)
+    assert_same(fn, avo_ops.compile(fn), (x[None],), place)
 
 
 def test_reductions_of_bools_and_to_a_dtype() -> None:
@@ -269,7 +289,7 @@ def test_reductions_of_bools_and_to_a_dtype() -> None:
         return *narrow, m.amax(-1), m.amin(-1, keepdim=True), m.amax(-1, keepdim=True) & m
 
     a = values(torch.int32, (5, 8), 1)
-    assert_same(fn, avo_ops.compile(fn), (a, a > 2), emulated=False)
+    assert_same(fn, avo_ops.compile(fn), (a, a > 2), "cpu")
 
 
 def test_shapes_of_constants_come_from_torch() -> None:
