@@ -15,7 +15,7 @@ from .plan import Argument, Case, Op, is_incoming_gradient, signature
 from .product import Family
 from .render import Body, Names, formula_comment, identifier, row_level, summand
 from .schedule import DTYPES, ITEM_SIZE, PAIRS, Features, Tile
-from .simplify import joined, merged_phases, online_phases, online_sums
+from .simplify import computed_again, joined, merged_phases, online_phases, online_sums
 from .trace import TraceError
 
 Json = dict[str, Any]
@@ -283,7 +283,7 @@ class Emitter:
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
                 # The largest block has seven vectors a thread for rows that are shifted into place, where eight spill.
-                largest = tile.threads == 1024
+                largest = tile.block == 1024
                 if kind in ("row", "cluster") and x != "f64" and not (largest and following):
                     spread = schedule.spread(tile) if may_spread and dtypes in schedule.USUAL else None
                     if spread is not None:
@@ -516,7 +516,7 @@ class _RowKernel:
         # Of those of a row the ones that are column operands elsewhere.
         self.run_loads = [n for n in self.statistics if kind == "runs" and record.spans.get(n.attr) == "N"]
         self.joined = joined(graph) if kind == "row" else []
-        self.kept = self._dear() if self.spreads else {}
+        self.kept = computed_again(graph, self.phase) if self.spreads else {}
         self.places: dict[int, str] = {}  # of those kept so far
         self.names = Names({f"{n.attr}_vec" for n in [*loads, *self.joined]})
         for n in [*loads, *self.scalars]:
@@ -592,27 +592,6 @@ class _RowKernel:
     def _options(self) -> str:
         """Template parameters that the kernels of some graphs have."""
         return (", int kParts = 1" if self.spreads else "") + (", bool kKeep = false" if self.kept else "")
-
-    def _dear(self) -> dict[int, tuple[Node, int]]:
-        """Values of elements, dear to compute, that a reduction needs and a later pass again, and the first pass of each.
-
-        A tile may keep them in registers.
-        """
-        first: dict[int, int] = {}
-        found: dict[int, tuple[Node, int]] = {}
-        for k in range(1, self.last + 2):
-            todo = self._roots(k)
-            seen: set[int] = set()
-            while todo:
-                n = todo.pop()
-                if n.index in seen or not n.span & Span.COLS:
-                    continue
-                seen.add(n.index)
-                if n.op in PRIMITIVES and PRIMITIVES[n.op].approximate and first.setdefault(n.index, k) < k:
-                    found[n.index] = n, first[n.index]
-                    continue  # what it is made of is not needed again
-                todo += n.args
-        return found
 
     def _headers(self) -> list[str]:
         """What is included beside avo.cuh."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .ir import Graph, Span
-from .simplify import joined, online_phases, online_sums, phase_of
+from .simplify import joined, may_replace_row, online_phases, online_sums, phase_of
 
 ITEM_SIZE = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 DTYPES = ("f32", "f16", "bf16", "f64")
@@ -38,6 +38,7 @@ class Features:
     most_sums: int = 0
     statistics: int = 0  # operands with one value a row
     single_pass: bool = False  # a row that is read once need not be kept
+    keeps: bool = False  # values that are dear to compute may take the place of the row between two passes
 
     @staticmethod
     def of(graph: Graph) -> Features:
@@ -58,6 +59,7 @@ class Features:
             statistics=sum(n.span == Span.ROWS for n in loads),
             single_pass=not row_stores
             and max(online_phases(nodes, online_sums(nodes)).values(), default=0) == 1,
+            keeps=may_replace_row(graph),
             reductions=sum(n.is_reduction and n.attr == Span.COLS for n in nodes),
             phases=max(phase.values(), default=0),
             sums=sum(n.is_reduction and n.attr == Span.ROWS for n in nodes),
@@ -150,7 +152,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
     (41.4); 8192x8192 70.0 with 128 of eight, 71.3 with 256 of four (64.9); 8192x16384 136 with 256 of eight, 141 with 512 of
     four (127.8); 2048x32768 75.6 with 512 of eight and two blocks an SM, 97 with one, 111 in a cluster of two (64.9);
     1024x65536 93 with 1024 of eight, and in a cluster (65.0). softmax, which has no column operands: 78 in a cluster, and 83; odd
-    rows of 50257 155 with 1024 of seven, 172 with eight, which spill (98.4).
+    rows of 50257 155 with 1024 of seven, 172 with eight, which spill (98.4). And 8192x8192 66.4 with 256 threads of four that keep
+    the exponentials, 68.1 with 128 of eight; the same elsewhere, but for rows of 16384 and more, for which registers are short.
     """
     if with_sums:
         return tuple(replace(t, persist=0) for t in sums_ladder(features, item))
@@ -168,6 +171,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         # 128 of four; 8192x16384 73.5 with 256 of eight, 80.6 in a loop; 8192x32768 146 with 512 of eight, 144.6 in a loop.
         shapes = [(8, 4), (32, 4), (64, 4)]
         shapes += [(64, 8), (128, 8), (256, 8)] if features.row_loads == 1 else [(128, 4), (256, 4), (512, 4)]
+    if features.keeps and (128, 8) in shapes:
+        shapes[shapes.index((128, 8))] = (256, 4)
     if item == 8:  # bound by arithmetic, and rare: one tier does, and wider rows are read again
         shapes = [(256, 4)]
     tiles = []
@@ -187,7 +192,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
             blocks = 0
             registers += 12 if p > 4 else 0
         one_pass = max(1, min(1024 // block, 65536 // (block * registers)))
-        tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks))
+        keep = features.keeps and (t, p) == (256, 4) and item < 8
+        tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks, keep=keep))
     return tuple(tiles)
 
 

@@ -271,6 +271,50 @@ def merged_phases(graph: Graph) -> dict[int, int]:
     return phase_of(nodes, given=given)
 
 
+def computed_again(graph: Graph, phase: Mapping[int, int]) -> dict[int, tuple[Node, int]]:
+    """Values of elements, dear to compute, that a reduction of a row needs and a later pass over it again: each with the first of
+    its passes. What is needed for such a value alone is none.
+    """
+    nodes = graph.nodes()
+    last = max(phase.values(), default=0)
+    roots: dict[int, list[Node]] = {k: [] for k in range(1, last + 2)}
+    for node in nodes:
+        if node.is_reduction:
+            roots[phase[node.index] if _of_row(node) else last + 1].append(node.args[0])
+    roots[last + 1] += [v for v in graph.results.values() if v.span & Span.ROWS and v.span & Span.COLS]
+    first: dict[int, int] = {}
+    found: dict[int, tuple[Node, int]] = {}
+    for k, todo in roots.items():
+        seen: set[int] = set()
+        while todo:
+            n = todo.pop()
+            if n.index in seen or not n.span & Span.COLS:
+                continue
+            seen.add(n.index)
+            dear = n.op in PRIMITIVES and PRIMITIVES[n.op].approximate
+            if dear and first.setdefault(n.index, k) < k:
+                found[n.index] = n, first[n.index]
+            else:
+                todo += n.args
+    return found
+
+
+def may_replace_row(graph: Graph) -> bool:
+    """Whether the results need what :func:`computed_again` finds, and no operand of the row beside it."""
+    again = computed_again(graph, merged_phases(graph))
+    seen: set[int] = set()
+    todo = [v for v in graph.results.values() if v.span & Span.ROWS and v.span & Span.COLS]
+    while todo:
+        n = todo.pop()
+        if n.index in seen or n.index in again or not n.span & Span.COLS:
+            continue
+        if n.op == "load" and n.span == Span.BOTH:
+            return False
+        seen.add(n.index)
+        todo += n.args
+    return bool(again)
+
+
 def _of_row(node: Node) -> bool:
     return node.is_reduction and node.attr == Span.COLS
 
