@@ -1804,13 +1804,19 @@ def test_every_primitive_has_a_meaning_for_evaluation() -> None:
         args = [b.load(n, Span.BOTH) for n in "xyz"[:arity]]
         for i in {"and": (0, 1), "or": (0, 1), "not": (0,), "where": (0,)}.get(name, ()):
             args[i] = b.make("gt", args[i], b.const(0.0))
-        values = {n: torch.rand(M, N, dtype=torch.float64) + 0.5 for n in "xyz"}
+        if name == "iwhere":
+            args[0] = b.make("gt", args[0], b.const(0.0))
+        made = name in ("whole", "to_whole")  # an integer, of something else
+        if not made and (primitive.result == "whole" or name in ("to_math", "ilt", "ile", "ieq", "ine")):
+            args = [a if a.is_mask else b.make("whole", a) for a in args]
+        values = {n: torch.rand(M, N, dtype=torch.float64) + 1.5 for n in "xyz"}
         if name == "uniform":
             args = [b.load("x", Span.ROWS), b.column()]
             values["x"] = torch.arange(M).reshape(M, 1)
         out = evaluate(Graph({"a": b.make(name, *args)}), values, M, N)["a"]
         assert out.shape == (M, N)
         assert (out.dtype == torch.bool) == (primitive.result == "mask")
+        assert (out.dtype == torch.int64) == (primitive.result == "whole")
 
 
 def test_dtypes_of_the_tables() -> None:

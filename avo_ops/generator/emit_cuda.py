@@ -295,7 +295,7 @@ class Emitter:
                 last = following is None or following.threads != tile.threads or largest
                 if kind != "row" or features.sums or last or 5 * following.vectors > 7 * tile.vectors:
                     rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
-                    least = least_of_any = tile.max_n + 1
+                    least_of_any = tile.max_n + 1
             if x != "f64" and (kind == "column" or (kind == "pointwise" and features.column_loads)):
                 least = 1
                 for tile in map(schedule.odd_tile, ladder):
@@ -707,11 +707,11 @@ class _RowKernel:
         named = row_level(self.nodes, self.graph.results.values(), self.phase)
         out += self._row_values(named.get(0, []), known)
         out += self._join(known)
-        held = [n.attr for n in (*self.row_loads, *self.joined) if n.attr not in self.graph.narrow]
+        packed = [n.attr for n in (*self.row_loads, *self.joined) if n.attr not in self.graph.narrow]
         for k in range(1, self.last + 1):
             out += self._reduce(k, known)
-            if self.kind == "row" and self.last > 1 and held:
-                out.append(f"    hold_packed({', '.join(f'{name}_vec' for name in held)});")
+            if self.kind == "row" and self.last > 1 and packed:
+                out.append(f"    hold_packed({', '.join(f'{name}_vec' for name in packed)});")
             out += self._row_values(named.get(k, []), known)
         for i, (name, node) in enumerate(self.row_stores.items()):
             body = Body(self.names, known, "const C", approximate="<A>", element=False)
