@@ -257,3 +257,19 @@ def test_a_word_of_a_table() -> None:
     assert [native._word(v) for v in ("a/b:c", "", "50%", "a b", "é", "!~", 3)] == [
         "a/b:c", "%", "50%25", "a%20b", "%C3%A9", "!~", "3",
     ]  # fmt: skip
+
+
+def test_a_line_of_a_table() -> None:
+    lines = [
+        ("op", "gelu", 3),
+        ("op", "a b"),
+        ("op", ""),
+        ("", "op"),
+        ("op", "50%", -1),
+        ("op", "é"),
+        ("a\n",),
+        (),
+    ]
+    assert [native._line(*words) for words in lines] == [
+        "op gelu 3", "op a%20b", "op %", "% op", "op 50%25 -1", "op %C3%A9", "a%0A", "",
+    ]  # fmt: skip

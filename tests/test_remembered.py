@@ -15,7 +15,7 @@ import torch
 
 import avo_ops
 from avo_ops.jit import installation, kernels
-from avo_ops.jit.fingerprint import fingerprint
+from avo_ops.jit.fingerprint import _global_names, fingerprint
 from avo_ops.registry import native_library
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,6 +94,16 @@ CHANGES = [
 @pytest.mark.parametrize(("text", "change"), CHANGES, ids=[c for _, c in CHANGES])
 def test_a_change_of_what_is_read_is_another_fingerprint(text: str, change: str) -> None:
     assert fingerprint(made(text)) != fingerprint(made(text, change))
+
+
+def test_names_that_are_read_as_globals() -> None:
+    """Also those whose number takes more than a byte, and those of functions within."""
+    many = "; ".join(f"x.a{i}; b{i}" for i in range(300))
+    scope: dict[str, Any] = {}
+    exec(
+        f"def f(x):\n    def g(y): return inner(y.attribute)\n    {many}\n    return g(x) + len(x.b7)", scope
+    )
+    assert _global_names(scope["f"].__code__) == {"inner", "len", *(f"b{i}" for i in range(300))}
 
 
 def test_the_name_of_a_file_counts_if_there_is_one(tmp_path: Path) -> None:

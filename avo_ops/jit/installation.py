@@ -53,4 +53,4 @@ def _states_of(folders: Iterable[str], suffix: str) -> Iterable[tuple[str, int, 
         for entry in os.scandir(path):
             if entry.name.endswith(suffix) and entry.is_file():
                 about = entry.stat()
-                yield os.path.join(folder, entry.name), about.st_size, about.st_mtime_ns
+                yield f"{folder}/{entry.name}", about.st_size, about.st_mtime_ns

@@ -30,18 +30,23 @@ class Size:
 
     def function(self) -> Callable[[Sequence[Any]], Any]:
         """The number, from the tensors of a call or its slots, which begin with them."""
-        number, places = evaluator(self.text, self.names), self.places
-        if not places:
-            constant = number()
-            return lambda env: constant
+        places = self.places
         if self.names == (self.text,):
             ((tensor, dim),) = places
             return lambda env: env[tensor].shape[dim]
+        number = evaluator(self.text, self.names)
+        if not places:
+            constant = number()
+            return lambda env: constant
         return lambda env: number(*[env[t].shape[d] for t, d in places])
 
     def function_of_shapes(self) -> Callable[[Sequence[Sequence[int]]], Any]:
         """The number, from the shapes of the tensors of a call."""
-        number, places = evaluator(self.text, self.names), self.places
+        places = self.places
+        if self.names == (self.text,):
+            ((tensor, dim),) = places
+            return lambda shapes: shapes[tensor][dim]
+        number = evaluator(self.text, self.names)
         return lambda shapes: number(*[shapes[t][d] for t, d in places])
 
 

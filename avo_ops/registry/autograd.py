@@ -8,6 +8,7 @@ to the definition (composite, so differentiable any number of times) has none of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -110,6 +111,12 @@ def _expanded(tensor: Tensor, shape: torch.Size) -> Tensor:
 
 def _contiguous(grad: Tensor | None) -> Tensor | None:
     return None if grad is None else grad.contiguous()  # torch gives None for one that is undefined
+
+
+def when_called(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """What ``make`` makes, made at the first call: a class is a hundred objects, and the accelerator needs few of these here."""
+    made = lru_cache(maxsize=1)(make)
+    return lambda *args: made()(*args)
 
 
 def by_backward_op(

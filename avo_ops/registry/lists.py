@@ -14,6 +14,7 @@ import torch
 from ..definitions.lists import OverLists
 from .counters import noted
 from .layout import DTYPES
+from .register import register_fake
 
 Tensor = torch.Tensor
 Record = Mapping[str, Any]
@@ -40,7 +41,7 @@ def register_list(library: torch.library.Library, entry: Record, record: OverLis
         library.impl(by_definition, definition, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
         elsewhere = noted(f"{library.ns}::{entry['name']}", definition, _ELSEWHERE)
         library.impl(name, elsewhere, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(f"{library.ns}::{name}", call.fake, lib=library)
+        register_fake(library, name, call.fake)
         packet = getattr(getattr(torch.ops, library.ns), entry["name"])
         op = getattr(packet, overload or "default")
         library.impl(name, call.at_autograd(op), "Autograd")  # type: ignore[no-untyped-call]
