@@ -156,6 +156,41 @@ def test_any_layout_has_the_same_bits_and_keeps_torchs_memory_format(record: Any
             assert torch.equal(a, c)
 
 
+# Few channels a group: rows come in panels whose tiles reach from one to the next, or do not; whole ones, a rest of columns or
+# of runs, panels that the threads cut.
+PANELS = [
+    ((1, 96, 5, 7), 32),
+    ((2, 80, 4, 8), 10),
+    ((2, 35, 6, 6), 7),
+    ((1, 22, 3, 6), 11),
+    ((1, 12, 4, 5), 6),
+    ((3, 64, 33, 32), 32),
+]
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_neighbouring_groups_that_come_together_have_the_same_bits(record: Any, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    op = getattr(torch.ops.avo, record.name)
+    threads = torch.get_num_threads()
+    for shape, groups in PANELS:
+        x, w, b = inputs(shape, dtype)
+        grad = torch.randn(shape).to(dtype)
+        want = results(op, [x, w, b], groups, grad)
+        for what, other in list(layouts(x))[:4]:
+            for count in (1, 3):
+                try:
+                    torch.set_num_threads(count)
+                    got = results(
+                        op, [other, w, b], groups, grad.contiguous(memory_format=torch.channels_last)
+                    )
+                finally:
+                    torch.set_num_threads(threads)
+                for a, c in zip(got, want, strict=True):
+                    assert torch.equal(a, c), f"{shape}, {what}, {count} threads"
+
+
 @each
 def test_a_sample_does_not_depend_on_the_others(record: Any) -> None:
     x, w, b = inputs((9, 24, 10, 10), torch.float32)
