@@ -157,7 +157,7 @@ def test_any_layout_has_the_same_bits_and_keeps_torchs_memory_format(record: Any
 
 
 # Few channels a group: rows come in panels whose tiles reach from one to the next, or do not; whole ones, a rest of columns or
-# of runs, panels that the threads cut.
+# of runs, panels that the threads cut; rows so long that one would be a chunk of the sums.
 PANELS = [
     ((1, 96, 5, 7), 32),
     ((2, 80, 4, 8), 10),
@@ -165,6 +165,7 @@ PANELS = [
     ((1, 22, 3, 6), 11),
     ((1, 12, 4, 5), 6),
     ((3, 64, 33, 32), 32),
+    ((3, 40, 96, 96), 8),
 ]
 
 

@@ -179,7 +179,10 @@ bool run_cpu(const Plan &plan, const Arguments &args, OwnedTensor *returns) {
   if (one.sums.empty()) {
     run_rows(call, plan, one.pointwise);
   } else {
-    int64_t sums = static_cast<int64_t>(one.sums.size()), rows = chunk_rows(plan), chunks = ceil_div(plan.M, rows);
+    int64_t sums = static_cast<int64_t>(one.sums.size()), rows = chunk_rows(plan);
+    // In up to all the groups of a sample a run has one addend: the sums of larger chunks have the same bits.
+    if (by_runs && rows < call.args.panel_rows) rows = std::min<int64_t>(call.args.panel_rows, plan.groups);
+    int64_t chunks = ceil_div(plan.M, rows);
     int64_t size = chunks * sums * plan.sum_columns, stride = 1;
     OwnedTensor partials = OwnedTensor::empty(1, &size, &stride, plan.compute, false, 0);
     call.args.partials = partials.data();
