@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections import OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
@@ -503,6 +504,22 @@ def has_nvrtc() -> bool:
     except nvrtc.NvrtcError:
         return False
     return True
+
+
+def test_logic_is_traced_for_cuda_without_cuda() -> None:
+    def logic(x: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+        return (
+            (~m).all(-1, keepdim=True) * x,
+            torch.all(x > 0),
+            torch.logical_not(x),
+            m.logical_not() | m.any(),
+        )
+
+    f = avo_ops.compile(logic, example_inputs=(torch.randn(4, 5), torch.ones(4, 5, dtype=torch.bool)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        writer = bundle._Writer([f], True, True)
+    assert len(writer.functions["logic"]["graphs"]) == 2
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

@@ -76,12 +76,27 @@ class Traced:
     detaches: bool = False
 
 
-# Shifts by their own operations cannot be traced with symbolic sizes that broadcast, nor of bools; ~ asks for the device, which a
-# torch without CUDA does not have where a graph is traced for it.
+def _logical_not(x: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    return torch.eq(x, 0, **kwargs)
+
+
+def _all(x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    if kwargs.get("out") is not None:
+        return torch.all(x, *args, **kwargs)
+    found = torch.bitwise_not(torch.any(torch.eq(x, 0), *args, **kwargs))
+    return found.to(x.dtype) if x.dtype == torch.uint8 else found
+
+
+# Shifts by their own operations cannot be traced with symbolic sizes that broadcast, nor of bools. The others ask for the device,
+# which a torch without CUDA does not have where a graph is traced for it.
 _TRACEABLE: dict[Any, Any] = {
     torch.Tensor.__lshift__: torch.bitwise_left_shift,
     torch.Tensor.__rshift__: torch.bitwise_right_shift,
     torch.Tensor.__invert__: torch.bitwise_not,
+    torch.logical_not: _logical_not,
+    torch.Tensor.logical_not: _logical_not,
+    torch.all: _all,
+    torch.Tensor.all: _all,
 }
 
 
