@@ -179,6 +179,28 @@ def test_corpus_in_the_emulator(name: str) -> None:
     assert all(" / cuda/" in k or k.endswith(("copy", "cast")) for k in ran)
 
 
+def test_constants_of_the_shape_of_a_value_do_not_store_it() -> None:
+    def masked(x: Tensor, m: Tensor) -> Tensor:
+        t = torch.exp(x)
+        return torch.where(m, t, torch.zeros_like(t)) + torch.ones_like(t) * 3
+
+    def of_sums(x: Tensor, m: Tensor) -> Tensor:
+        t = torch.exp(x)
+        return t.sum(-1, keepdim=True) * torch.full_like(t, 2.0)  # as wide as t
+
+    def given_back(x: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+        t = torch.exp(x)
+        return torch.ones_like(t), torch.where(m, t, torch.zeros_like(t))
+
+    for fn in (masked, of_sums, given_back):
+        for shape in ((4, 8), (4, 1)):
+            x, m = torch.randn(shape), torch.rand(shape) < 0.5
+            f = avo_ops.compile(fn, example_inputs=(x, m))
+            torch.testing.assert_close(f(x, m), fn(x, m))
+            if fn is masked:
+                assert f.plan().count("kernel ") == 1 and "-> y[MN]" in f.plan(), f.plan()
+
+
 @pytest.mark.parametrize("emulated", [False, True], ids=["cpu", "emulator"])
 @pytest.mark.parametrize("integer", [torch.int64, torch.int32, torch.int16, torch.uint8], ids=str)
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import operator
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import sympy  # type: ignore[import-untyped]
@@ -208,6 +209,19 @@ class _Partition:
         self.regions: list[_Region] = []
         self.reasons: dict[FxNode, str] = {}
 
+    @cached_property
+    def needed(self) -> set[FxNode]:
+        """Constants that torch needs as tensors, once all nodes have their place."""
+        found: set[FxNode] = set()
+        stack = [n for n, g in self.group.items() if g is n]
+        stack += [n for n in self.captured.graph.nodes if n.op == "output"]
+        while stack:
+            for a in stack.pop().all_input_nodes:
+                if a in self.constants and a not in found:
+                    found.add(a)
+                    stack.append(a)
+        return found
+
     # -- classes of nodes
 
     def run(self) -> None:
@@ -248,7 +262,7 @@ class _Partition:
             if is_view(name) or name in ("_to_copy", "lift_fresh_copy"):
                 return self.constants[tensors[0]]
             of_sizes = len(tensors) < len(node.all_input_nodes)
-            if has_handler(name) and not _reduces(node) and not value.shape and not of_sizes:
+            if has_handler(name) and not _reduces(node) and not of_sizes:
                 known = {a: torch.tensor(self.constants[a], dtype=torch.float64) for a in tensors}
                 given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known.get(n, n))
                 args, kwargs = cast(Any, given)
@@ -646,8 +660,8 @@ def _over_dims(node: FxNode) -> Any:
 
 
 def _outside_uses(found: _Partition, region: _Region) -> list[FxNode]:
-    """Members that are used elsewhere."""
-    inside = set(region.members)
+    """Members that are used elsewhere: not by a constant of their shape alone, if kernels alone need that."""
+    inside = {*region.members, *(found.constants.keys() - found.needed)}
     return [n for n in region.members if any(u not in inside for u in n.users)]
 
 
@@ -675,7 +689,7 @@ def _not_whole(found: _Partition, region: _Region) -> list[FxNode]:
 
 
 def _ordered(found: _Partition, names: dict[FxNode, str], title: str) -> list[Step]:
-    needed = _used_constants(found)
+    needed = found.needed
     steps: dict[Any, Step] = {}
     for node in found.constants:
         if node in needed:
@@ -708,19 +722,6 @@ def _ordered(found: _Partition, names: dict[FxNode, str], title: str) -> list[St
     for k in list(steps):
         visit(k)
     return out
-
-
-def _used_constants(found: _Partition) -> set[FxNode]:
-    """Constants that torch needs as tensors."""
-    needed: set[FxNode] = set()
-    stack = [n for n, g in found.group.items() if g is n]
-    stack += [n for n in found.captured.graph.nodes if n.op == "output"]
-    while stack:
-        for a in stack.pop().all_input_nodes:
-            if a in found.constants and a not in needed:
-                needed.add(a)
-                stack.append(a)
-    return needed
 
 
 class _RegionBuilder:

@@ -228,7 +228,7 @@ AVO_INLINE void each_tile(const AvoOperand &operand, const T *data, const RunsOf
   for (int64_t begin = 0; begin < place.count; begin += step) {
     const int64_t end = begin + step < place.count ? begin + step : place.count;
     C *runs[step];
-    int64_t first[step / kRuns];
+    int64_t first[step / kRuns] = {};
     const int tiles = int((end - begin + kRuns - 1) / kRuns);
     for (int i = 0; i < tiles; ++i) {
       first[i] = begin + (i + 1) * kRuns <= place.count ? begin + i * kRuns : place.count - kRuns;
