@@ -502,7 +502,7 @@ def _dump(data: Json) -> str:
     def write(value: Any, depth: int) -> str:
         pad = " " * depth
         flat = json.dumps(value)
-        if depth >= 6 or len(flat) <= 140 or not isinstance(value, dict | list):
+        if depth >= 6 or len(flat) <= 180 or not isinstance(value, dict | list):
             return flat
         if isinstance(value, dict):
             inner = [f"{pad} {json.dumps(k)}: {write(v, depth + 1)}" for k, v in value.items()]

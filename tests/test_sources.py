@@ -105,7 +105,7 @@ def test_small_enough_for_a_review() -> None:
     paths = [FOLDER / "plan.json", *FOLDER.glob("c*/*")]
     sources = {record["source"] for record in FAMILIES.values()} | {build.list_source(r.name) for r in LISTS}
     assert set(FOLDER.glob("cuda/*")) == {FOLDER / source for source in sources}
-    assert sum(path.stat().st_size for path in paths) < 2_600_000
+    assert sum(path.stat().st_size for path in paths) < 2_500_000
 
 
 # ---- the plan keeps its contract ----

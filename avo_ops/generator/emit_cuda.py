@@ -282,9 +282,7 @@ class Emitter:
                     for width in own
                     if least <= width <= tile.max_n and width % (16 // item) == 0
                 ]
-                # The largest block has seven vectors a thread for rows that are shifted into place, where eight spill.
-                largest = tile.block == 1024
-                if kind in ("row", "cluster") and x != "f64" and not (largest and following):
+                if kind in ("row", "cluster") and x != "f64" and not tile.shifted:
                     spread = schedule.spread(tile) if may_spread and dtypes in schedule.USUAL else None
                     if spread is not None:
                         rows.append(variant(name, kind, x, w, spread, least, tile.max_n, "few"))
@@ -292,7 +290,7 @@ class Emitter:
                     least = tile.max_n + 1
                 # Rows that are not whole chunks do with one tile for each number of threads, if it has not many more vectors; not
                 # where rows are added up, which depends on the grid. (8192x4097, softmax: 50 us with five vectors, 72 with eight.)
-                last = following is None or following.threads != tile.threads or largest
+                last = following is None or following.threads != tile.threads or tile.shifted
                 if kind != "row" or features.sums or last or 5 * following.vectors > 7 * tile.vectors:
                     rows.append(variant(name, kind, x, w, tile, least_of_any, tile.max_n, None))
                     least_of_any = tile.max_n + 1

@@ -78,6 +78,7 @@ class Tile:
     persist: int = 0  # blocks an SM of a persistent grid; 0: one pass
     parts: int = 1  # threads that share what is one thread's in the map of the row
     keep: bool = False  # whether values that are dear to compute stay in registers for a later pass
+    shifted: bool = False  # only for rows that are shifted into place, which take more registers than those of whole chunks
 
     @property
     def ahead(self) -> bool:
@@ -165,7 +166,8 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
         shapes += [(128, 8), (256, 6), (256, 8), (512, 8)]
     if features.row_loads == 1:
         in_cluster = features.phases > 1 and not features.column_loads
-        shapes += [(1024, 7)] if in_cluster else [(1024, 7), (1024, 8)]
+        shapes += [(1024, 7)] if item < 4 else []  # of eight vectors, rows that are shifted into place spill
+        shapes += [] if in_cluster and item < 4 else [(1024, 8)]
     if features.single_pass:
         # A loop over wider rows reads them as fast. cross_entropy's forward: 8192x4096 20.6 us with 64 threads of eight, 22.5 with
         # 128 of four; 8192x16384 73.5 with 256 of eight, 80.6 in a loop; 8192x32768 146 with 512 of eight, 144.6 in a loop.
@@ -193,7 +195,10 @@ def row_ladder(features: Features, item: int, column_item: int, with_sums: bool 
             registers += 12 if p > 4 else 0
         one_pass = max(1, min(1024 // block, 65536 // (block * registers)))
         keep = features.keeps and (t, p) == (256, 4) and item < 8
-        tiles.append(Tile(t, p, block, blocks or one_pass, t * p * vector, persist=blocks, keep=keep))
+        shifted = (t, p) == (1024, 7) and shapes[-1] != (t, p)
+        tiles.append(
+            Tile(t, p, block, blocks or one_pass, t * p * vector, blocks, keep=keep, shifted=shifted)
+        )
     return tuple(tiles)
 
 
@@ -284,7 +289,7 @@ def cluster_ladder(features: Features, item: int, column_item: int, with_sums: b
             shapes.insert(1, (2, 512, 7, 1))
     begin = cluster_begin(features, item, column_item, with_sums)
     return tuple(
-        Tile(blocks * t, p, t, b, blocks * t * p * vector, persist * b)
+        Tile(blocks * t, p, t, b, blocks * t * p * vector, persist * b, shifted=p == 7)
         for blocks, t, p, b in shapes
         if blocks * t * p * vector > begin
     )
